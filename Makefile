@@ -1,0 +1,41 @@
+# Needs git, make and Python >= 3.11; everything else goes into a virtual environment here.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+BENCH_OUT ?= reports
+BENCH_ID := smoke-$(shell date -u +%Y%m%dT%H%M%SZ)
+
+.PHONY: help bench test lint golden clean
+
+help:
+	@echo "make bench   measure the smoke suite on this machine and print its table"
+	@echo "make test    ruff, mypy, import contracts, pytest"
+	@echo "make golden  write the golden files and the run file's schema again; read the difference before you commit it"
+	@echo "make clean   remove the virtual environment and caches"
+
+$(VENV)/installed: pyproject.toml constraints.txt setup.py
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+bench: $(VENV)/installed
+	$(BIN)/cake-bench run --suite smoke --arm all --out $(BENCH_OUT) --run-id $(BENCH_ID)
+	$(BIN)/cake-bench report $(BENCH_OUT)/$(BENCH_ID).json
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+golden: $(VENV)/installed
+	GOLDEN_WRITE=1 $(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_runfile.py
+	$(BIN)/python -m tests.unit.test_cases
+	$(BIN)/python -m tests.unit.report_goldens
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
