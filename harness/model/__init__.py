@@ -1,0 +1,1 @@
+"""The data that flows: Shape -> Case -> Arm -> Sample -> Run -> Report. Frozen dataclasses, standard library only."""

@@ -1,0 +1,75 @@
+"""Case: one operation on one shape with one output type; the row of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.errors import ShapesError
+from harness.model.shape import Shape
+
+OPS: tuple[str, ...] = ("fwd", "dX", "dW", "ckpt", "ckpt ES")
+"""Operations in the order of tables: Y = X Wᵀ, dX = G W, dW = Gᵀ X, and the two checkpointed training steps."""
+
+OUT_DTYPES: tuple[str, ...] = ("bf16", "fp32")
+BYTES_OF = {"bf16": 2, "fp32": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row: an operation on a shape.
+
+    Attributes
+    ----------
+    suite
+        The suite of ``shapes.yaml`` it came from, or ``adhoc``.
+    op
+        One of :data:`OPS`.
+    out_dtype
+        Type of the output; ``fp32`` only for dW.
+    """
+
+    suite: str
+    op: str
+    shape: Shape
+    out_dtype: str = "bf16"
+
+    def __post_init__(self) -> None:
+        if self.op not in OPS:
+            raise ShapesError(f"op of {self.shape.name!r} must be one of {', '.join(OPS)}, got {self.op!r}")
+        if self.out_dtype not in OUT_DTYPES:
+            raise ShapesError(f"out_dtype of {self.shape.name!r} must be bf16 or fp32, got {self.out_dtype!r}")
+        if self.out_dtype == "fp32" and self.op != "dW":
+            raise ShapesError(f"out_dtype fp32 of {self.shape.name!r} needs op dW, got {self.op!r}")
+
+    @property
+    def name(self) -> str:
+        """The row's name as published: the shape's, and ``fp32`` when the output is FP32."""
+        return f"{self.shape.name} fp32" if self.out_dtype == "fp32" else self.shape.name
+
+    @property
+    def case_id(self) -> str:
+        """Unique within a suite: operation and name."""
+        return f"{self.op} {self.name}"
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one call, from the rows that exist: 2 N K sum(m_i) per GEMM.
+
+        ``ckpt`` runs forward twice and both gradients, ``ckpt ES`` forward once and both gradients.
+        """
+        gemms = {"ckpt": 4, "ckpt ES": 3}.get(self.op, 1)
+        return gemms * 2 * self.shape.M * self.shape.N * self.shape.K
+
+    @property
+    def min_bytes(self) -> int:
+        """Fewest bytes that one call moves through device memory: each input read once, each output written once.
+
+        Weights of an empty expert are not read; the weight gradient of an empty expert is written (zeros).
+        """
+        s = self.shape
+        live = sum(size > 0 for size in s.group_sizes)
+        x, y = 2 * s.M * s.K, 2 * s.M * s.N
+        w = 2 * live * s.N * s.K
+        dw = BYTES_OF[self.out_dtype] * s.E * s.N * s.K
+        step = (x + w + y) + (y + w + x) + (y + x + dw)
+        return {"fwd": x + w + y, "dX": y + w + x, "dW": y + x + dw, "ckpt ES": step, "ckpt": step + x + w + y}[self.op]

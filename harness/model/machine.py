@@ -1,0 +1,62 @@
+"""Machine: where a row was measured; what a Run records, and the physical floor that follows from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.model.case import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One device and the software on it.
+
+    Attributes
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    product, arch
+        ``NVIDIA H200`` and ``sm_90a``; for a CPU its model name and ``x86_64``.
+    units
+        Streaming multiprocessors, or logical cores.
+    cache_bytes
+        L2 of a GPU, last level of a CPU.
+    memory_bytes
+        Memory of the device.
+    peak_flops, peak_bytes_per_s
+        Upper bounds of what the device can do in BF16, generous rather than tight: they refuse impossible times,
+        they do not rate arms. ``None`` where no bound is known.
+    peak_source
+        Where the two come from.
+    board
+        First 12 hex digits of the SHA-256 of the board's UUID; ``None`` for a CPU.
+    versions
+        Library -> version, e.g. ``torch``, ``cuda``, ``driver``, ``cudnn``.
+    settings
+        Name -> value of what the machine was set to: power limit, ECC, MIG, persistence.
+    """
+
+    device: Literal["cpu", "cuda"]
+    product: str
+    arch: str
+    units: int
+    cache_bytes: int
+    memory_bytes: int
+    peak_flops: float | None
+    peak_bytes_per_s: float | None
+    peak_source: str
+    board: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def floor_ns(self, case: Case) -> int:
+        """Return the time in ns below which no call of ``case`` can end on this machine, at least 1.
+
+        The larger of FLOPs over the peak rate and, on a GPU (where every call starts with a cold L2), the bytes that
+        must move over the peak bandwidth. A time below it is a broken timer or an arm that did not do the work.
+        """
+        by_flops = case.flops / self.peak_flops if self.peak_flops else 0.0
+        by_bytes = case.min_bytes / self.peak_bytes_per_s if self.peak_bytes_per_s else 0.0
+        return max(1, math.floor(1e9 * max(by_flops, by_bytes)))

@@ -1,0 +1,62 @@
+import pytest
+
+from harness.errors import RunFileError, ShapesError
+from harness.model.case import Case
+from harness.model.sample import Samples
+from harness.model.shape import Shape
+from tests.bench import machine, small_case
+
+
+def test_flops_count_the_rows_that_exist() -> None:
+    # 8192 rows over 16 experts, K 5120, N 8192 in 1.31 ms: 525 TFLOP/s, not 16 times that.
+    shape = Shape(
+        name="x", row_class="model", N=8192, K=5120, group_sizes=(512,) * 16, distribution="balanced", source="a report"
+    )
+    case = Case(suite="test", op="fwd", shape=shape)
+
+    assert case.flops / 1.31e-3 / 1e12 == pytest.approx(524.6, abs=0.1)
+
+
+@pytest.mark.parametrize(("op", "gemms"), [("fwd", 1), ("dX", 1), ("dW", 1), ("ckpt ES", 3), ("ckpt", 4)])
+def test_a_checkpointed_step_is_three_or_four_gemms(op: str, gemms: int) -> None:
+    assert small_case(op).flops == gemms * 2 * 8 * 16 * 8
+
+
+def test_bytes_read_no_weights_of_an_empty_expert_and_write_its_gradient() -> None:
+    # sizes 3, 0, 5; N 16, K 8
+    assert small_case("fwd").min_bytes == 2 * (8 * 8 + 2 * 16 * 8 + 8 * 16)
+    assert small_case("dW").min_bytes == 2 * (8 * 8 + 8 * 16 + 3 * 16 * 8)
+    assert small_case("dW", out_dtype="fp32").min_bytes == 2 * (8 * 8 + 8 * 16) + 4 * 3 * 16 * 8
+
+
+def test_the_floor_is_the_larger_of_flops_and_bytes_and_at_least_one() -> None:
+    assert machine(peak_flops=1e9).floor_ns(small_case()) == 2048
+    assert machine(peak_flops=None).floor_ns(small_case()) == 1
+
+
+def test_fp32_output_belongs_to_the_weight_gradient() -> None:
+    assert small_case("dW", out_dtype="fp32", name="down E4 M8 bal").name == "down E4 M8 bal fp32"
+    with pytest.raises(ShapesError, match="out_dtype fp32 of 'tiny' needs op dW, got 'fwd'"):
+        small_case("fwd", out_dtype="fp32")
+
+
+def test_negative_sizes_and_unknown_operations_are_refused() -> None:
+    with pytest.raises(ShapesError, match=r"group_sizes\[1\] of 'tiny' must be >= 0, got -2"):
+        small_case(sizes=(3, -2))
+    with pytest.raises(ShapesError, match="op of 'tiny' must be one of fwd, dX, dW, ckpt, ckpt ES, got 'bwd'"):
+        small_case("bwd")
+
+
+def columns(**changes: tuple[object, ...]) -> Samples:
+    fields: dict[str, tuple[object, ...]] = {
+        "group": (0,), "position": (0,), "arm": ("a",), "span_ns": (10,), "busy_ns": (9,), "clock_mhz": (None,)
+    }  # fmt: skip
+    return Samples(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_columns_have_one_length_and_busy_lies_within_span() -> None:
+    assert len(columns()) == 1
+    with pytest.raises(RunFileError, match="all columns must have one length"):
+        columns(arm=())
+    with pytest.raises(RunFileError, match=r"busy_ns\[0\] must be in 1..span_ns = 10, got 11"):
+        columns(busy_ns=(11,))

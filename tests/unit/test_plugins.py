@@ -1,0 +1,45 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import plugins
+from harness.errors import PluginError, UnknownName
+
+
+def test_names_are_stems_of_files_and_import_nothing() -> None:
+    names = plugins.names("distributions")
+
+    assert "balanced" in names
+    assert not any(name.startswith("_") for name in names)
+
+
+def test_an_unknown_plugin_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="distribution 'uniform' is not known; known: balanced, "):
+        plugins.load("distributions", "uniform")
+
+
+def test_a_plugin_whose_import_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "harness.distributions.balanced", None)
+
+    with pytest.raises(PluginError, match="distribution 'balanced' fails to import: ModuleNotFoundError"):
+        plugins.load("distributions", "balanced")
+
+
+def test_an_entry_point_that_nobody_registers_is_an_error() -> None:
+    with pytest.raises(PluginError, match="entry point cake_bench.arms:nobody must have one owner, got 0: none"):
+        plugins.load_external("cake_bench.arms", "nobody")
+
+
+def test_an_entry_point_of_another_distribution_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_arms.py").write_text("ARM = 'their arm'\nBROKEN = 1 / 1\n")
+    info = tmp_path / "their_arms-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-arms\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[cake_bench.arms]\ntheirs = their_arms:ARM\ngone = their_arms:NONE\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert plugins.external_names("cake_bench.arms") == ("gone", "theirs")
+    assert plugins.load_external("cake_bench.arms", "theirs") == "their arm"
+    with pytest.raises(PluginError, match=r"entry point cake_bench.arms:gone \(their_arms:NONE\) fails to import"):
+        plugins.load_external("cake_bench.arms", "gone")
