@@ -1,0 +1,1 @@
+"""One program a file; ``cake_kernels.registry`` says what such a file holds and lists them."""

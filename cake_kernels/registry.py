@@ -1,0 +1,169 @@
+"""Programs: what each computes, on which architecture, and why it cannot do a problem. Imports no torch.
+
+A program is a file ``grouped_gemm/programs/<stem>.py`` with one object ``PROGRAM``, whose stem is the file's. Such a
+file imports torch and everything else that it launches with inside its functions. Adding a program, or an architecture,
+is adding files.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from .errors import NoProgramError, ProgramFileError
+
+if TYPE_CHECKING:
+    import torch
+
+Op = Literal["fwd", "dgrad", "wgrad"]
+Variant = Literal["det", "nondet"]
+OutDtype = Literal["bf16", "fp32"]
+
+PROGRAMS_FOLDER = Path(__file__).parent / "grouped_gemm" / "programs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What is known on the host of one call, and all that the choice of a program may depend on.
+
+    Attributes
+    ----------
+    arch
+        The device's, as :func:`cake_kernels.device.arch_of` writes it.
+    M, N, K, E
+        X [M, K], W [E, N, K], Y and G [M, N].
+    accumulate
+        Whether the result is added to what the output holds.
+    """
+
+    op: Op
+    out_dtype: OutDtype
+    arch: str
+    M: int
+    N: int
+    K: int
+    E: int
+    accumulate: bool = False
+
+
+class Launch(Protocol):
+    """Enqueues a program on the current stream; neither allocates nor waits."""
+
+    def __call__(
+        self, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, accumulate: bool
+    ) -> None:
+        """Write ``out``. ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One compiled kernel of ours.
+
+    Attributes
+    ----------
+    stem
+        Name of its file, its device symbol and its series in a history.
+    variant
+        ``det``: bitwise the same from run to run. ``nondet``: the order of a sum may differ.
+    refuse
+        Returns why the program cannot do a problem of its own op, architecture and output type, or None.
+    launch
+        Runs it.
+    """
+
+    stem: str
+    op: Op
+    variant: Variant
+    arch: str
+    out_dtype: OutDtype
+    refuse: Callable[[Problem], str | None]
+    launch: Launch
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Return why this program cannot do ``problem``, or None."""
+        if problem.op != self.op:
+            return f"computes {self.op}"
+        if problem.arch != self.arch:
+            return f"is compiled for {self.arch}"
+        if problem.out_dtype != self.out_dtype:
+            return f"writes {self.out_dtype}"
+        return self.refuse(problem)
+
+
+def programs(folder: Path = PROGRAMS_FOLDER) -> tuple[Program, ...]:
+    """Return every program in the order of their stems.
+
+    Raises
+    ------
+    ProgramFileError
+        A file fails to import, or has no ``PROGRAM`` of its own stem.
+    """
+    stems = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    return tuple(_load(folder, stem) for stem in stems)
+
+
+def reasons(problem: Problem, variant: Variant, among: tuple[Program, ...]) -> dict[str, str]:
+    """Return stem -> reason for every program of ``among`` that cannot do ``problem`` in this variant."""
+    found: dict[str, str] = {}
+    for program in among:
+        reason = f"is {program.variant}" if program.variant != variant else program.why_not(problem)
+        if reason is not None:
+            found[program.stem] = reason
+    return found
+
+
+def why_not(problem: Problem, variant: Variant, among: tuple[Program, ...] | None = None) -> str | None:
+    """Return why no program can do ``problem`` in this variant, each program's reason in it; None if one can."""
+    known = programs() if among is None else among
+    refused = reasons(problem, variant, known)
+    return _sentence(problem, variant, refused) if len(refused) == len(known) else None
+
+
+def find(problem: Problem, variant: Variant, among: tuple[Program, ...] | None = None) -> Program:
+    """Return the first program, by stem, that can do ``problem`` in this variant.
+
+    Raises
+    ------
+    NoProgramError
+        There is none; the message has each program's reason. Another variant is never taken instead.
+    """
+    known = programs() if among is None else among
+    refused = reasons(problem, variant, known)
+    for program in known:
+        if program.stem not in refused:
+            return program
+    raise NoProgramError(
+        f"{_sentence(problem, variant, refused)};"
+        " the executable contract, slow and on any device, is cake_kernels.grouped_gemm.reference"
+    )
+
+
+def _sentence(problem: Problem, variant: Variant, refused: dict[str, str]) -> str:
+    each = "; ".join(f"{stem} {reason}" for stem, reason in refused.items())
+    asked = f"{problem.op} ({variant}, {problem.out_dtype} out) on {problem.arch}"
+    return f"no program for {asked}: {each or 'this version of cake_kernels has none'}"
+
+
+def _load(folder: Path, stem: str) -> Program:
+    # By path, not by import_module: that would import the parent package grouped_gemm, and with it torch.
+    name = f"{__package__}.grouped_gemm.programs.{stem}"
+    module = sys.modules.get(name)
+    if module is None:
+        spec = spec_from_file_location(name, folder / f"{stem}.py")
+        if spec is None or spec.loader is None:
+            raise ProgramFileError(f"program {stem!r}: {folder / stem}.py cannot be loaded as a module")
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise ProgramFileError(f"program {stem!r} fails to import: {type(error).__name__}: {error}") from error
+    program = getattr(module, "PROGRAM", None)
+    if not isinstance(program, Program) or program.stem != stem:
+        raise ProgramFileError(f"program {stem!r} must hold PROGRAM, a Program with that stem, got {program!r}")
+    return program
