@@ -1,0 +1,113 @@
+"""Arms: one baseline or one kernel of ours a file. This file holds what an arm is and how arms are found.
+
+A module ``harness/arms/<name>.py`` has one object ``ARM``; another distribution registers such an object under the
+entry point ``cake_bench.arms``. The file's stem (the entry point's name) must be ``ARM.info.name``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from harness import plugins
+from harness.errors import PluginError, UnknownName
+from harness.model.case import Case
+from harness.model.machine import Machine
+from harness.model.run import ArmInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operands:
+    """One case's inputs; every arm of a row gets the same tensors and must not write to them.
+
+    Attributes
+    ----------
+    x
+        bf16 [M, K], contiguous; ``None`` for dX.
+    w
+        bf16 [E, N, K], contiguous; ``None`` for dW.
+    g
+        bf16 [M, N], contiguous, the gradient of Y; ``None`` for fwd.
+    offs
+        int32 [E] on the device of the others. Cumulative ends: expert e owns rows ``offs[e - 1]:offs[e]``.
+    group_sizes
+        The same on the host, for arms whose caller would know them.
+    """
+
+    x: torch.Tensor | None
+    w: torch.Tensor | None
+    g: torch.Tensor | None
+    offs: torch.Tensor
+    group_sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An arm that is ready to be called on one case.
+
+    Attributes
+    ----------
+    launch
+        One public call; returns the output it wrote. Called many times, on the current stream.
+    out
+        The preallocated output that ``launch`` writes to and returns, the arm's own; ``None`` when each call allocates.
+    note
+        What the arm chose for this row (``plan 3 of 5``), or empty.
+    """
+
+    launch: Callable[[], torch.Tensor]
+    out: torch.Tensor | None
+    note: str = ""
+
+
+@runtime_checkable
+class Arm(Protocol):
+    """A way to compute a case."""
+
+    @property
+    def info(self) -> ArmInfo:
+        """Name, key and what a reader must know; importing the arm's library is not needed for it."""
+
+    def why_not(self, case: Case, machine: Machine) -> str | None:
+        """Return why the arm cannot do the case on this machine, or None. Pure but for looking for its library."""
+
+    def prepare(self, case: Case, operands: Operands) -> Prepared:
+        """Allocate, choose a plan, capture: everything that is not one call. May raise; the row then says why."""
+
+
+def names() -> tuple[str, ...]:
+    """Return every arm's name, importing none: the files here, then the entry points of other distributions."""
+    return (*plugins.names("arms"), *plugins.external_names(plugins.ARMS_ENTRY_POINT))
+
+
+def load(name: str) -> Arm:
+    """Return the arm ``name``.
+
+    Raises
+    ------
+    UnknownName
+        The message lists the known ones.
+    PluginError
+        Its import fails, or its object is no arm of that name.
+    """
+    if name in plugins.names("arms"):
+        arm: object = getattr(plugins.load("arms", name), "ARM", None)
+    elif name in plugins.external_names(plugins.ARMS_ENTRY_POINT):
+        arm = plugins.load_external(plugins.ARMS_ENTRY_POINT, name)
+    else:
+        raise UnknownName("arm", name, names())
+    if not isinstance(arm, Arm):
+        raise PluginError(f"arm {name!r} must be an object with info, why_not and prepare, got {type(arm).__name__}")
+    if arm.info.name != name:
+        raise PluginError(f"arm {name!r} calls itself {arm.info.name!r}; the two must be the same")
+    return arm
+
+
+def new_output(case: Case, device: torch.device) -> torch.Tensor:
+    """Return an uninitialised output: bf16 [M, N] for fwd, bf16 [M, K] for dX, bf16 or fp32 [E, N, K] for dW."""
+    s = case.shape
+    size = {"fwd": (s.M, s.N), "dX": (s.M, s.K), "dW": (s.E, s.N, s.K)}[case.op]
+    return torch.empty(size, dtype=torch.float32 if case.out_dtype == "fp32" else torch.bfloat16, device=device)

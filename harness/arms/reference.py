@@ -1,0 +1,40 @@
+"""``cake_kernels``' executable contract on any device: slow, plain, and right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from cake_kernels.grouped_gemm import reference
+from harness.arms import Operands, Prepared, new_output
+from harness.arms._ops import pair, unsupported
+from harness.model.case import Case
+from harness.model.machine import Machine
+from harness.model.run import ArmInfo
+
+
+class Reference:
+    """FP32 products of upcast operands, one a group; no kernel of ours, so not counted as one."""
+
+    info = ArmInfo(
+        name="reference", key="", is_cake=False, note="FP32 copies, one torch.mm per group; reads offs on the host"
+    )
+
+    def why_not(self, case: Case, machine: Machine) -> str | None:  # noqa: ARG002 - it runs wherever torch does
+        """Refuse only what no arm does."""
+        return unsupported(case)
+
+    def prepare(self, case: Case, operands: Operands) -> Prepared:
+        """Allocate the output."""
+        a, b = pair(case, operands)
+        offs, out = operands.offs, new_output(case, operands.offs.device)
+        launches: dict[str, Callable[[], torch.Tensor]] = {
+            "fwd": lambda: reference.forward(a, b, offs, out=out),
+            "dX": lambda: reference.dgrad(a, b, offs, out=out),
+            "dW": lambda: reference.wgrad(a, b, offs, out_dtype=out.dtype, out=out),
+        }
+        return Prepared(launch=launches[case.op], out=out)
+
+
+ARM = Reference()
