@@ -1,0 +1,181 @@
+"""Every arm against an FP64 reference, its output poisoned before the call. A wrong arm has no time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from harness.arms import Operands, Prepared, new_output
+from harness.errors import MeasurementError, first_line
+from harness.model.case import Case
+from harness.model.run import Check
+from harness.operands import REFERENCE_ROWS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a check says of one arm: why it failed (empty when it is right), and by how much it is off."""
+
+    failure: str
+    check: Check | None
+
+
+def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared]) -> dict[str, Verdict]:
+    """Call each arm once with a poisoned output and compare every element with FP64.
+
+    The reference is computed once, in parts, for all arms. An exception of an arm is its verdict, not ours.
+    """
+    outputs: dict[str, torch.Tensor] = {}
+    verdicts: dict[str, Verdict] = {}
+    for name, arm in arms.items():
+        try:
+            outputs[name] = _poisoned_call(case, operands, arm)
+        except Exception as error:  # noqa: BLE001 - whatever an arm raises is the recorded reason for its missing time
+            verdicts[name] = Verdict(failure=f"raised {type(error).__name__}: {first_line(error)}", check=None)
+    tallies = {name: _Tally() for name in outputs}
+    for part in _reference_parts(case, operands):
+        for name, output in outputs.items():
+            tallies[name].add(part.rows_of(output), part)
+    for name, tally in tallies.items():
+        verdicts[name] = tally.verdict(rel_l2_limit(case))
+    return verdicts
+
+
+def accumulation_limit(n: int) -> float:
+    """Return the error of an FP32 sum of ``n`` products of standard normals, relative to the sum's own deviation √n.
+
+    Products of two BF16 numbers are exact in FP32. A sum of n of them has partial sums of size √j; an adder that
+    truncates (tensor cores do) loses up to one unit in the last place, 2^-23, of each. With 16 products a step (one
+    ``wgmma`` instruction's k, and about what blocked CPU code adds at a time) the losses add up to at most
+    Σ 2^-23 √j over n/16 steps = 2^-23 (2/3) n^1.5 / 16, that is 2^-23 (2/3) n / 16 relative to √n; rounded up to
+    2^-23 (1 + n / 16). Measured errors lie far below; the bound's point is that a lost k-step lies far above.
+    """
+    return 2**-23 * (1 + n / 16)
+
+
+def rel_l2_limit(case: Case) -> float:
+    """Return the limit of ‖out - ref‖ / ‖ref‖ over all elements.
+
+    One rounding to BF16 is off by at most 2^-8 of the element, evenly spread: 2^-8 / √3 in the mean square, at the
+    mantissa where it hurts most. To that comes the accumulation over the longest sum.
+    """
+    s = case.shape
+    longest = {"fwd": s.K, "dX": s.N, "dW": max(s.group_sizes, default=0)}[case.op]
+    rounding = 2**-8 / math.sqrt(3) if case.out_dtype == "bf16" else 2**-24
+    return rounding + accumulation_limit(longest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A part of the result: FP64 values, where they stand in the output, how many products each sums."""
+
+    index: slice | int
+    reference: torch.Tensor
+    n: int
+    rounding: float
+
+    def rows_of(self, output: torch.Tensor) -> torch.Tensor:
+        return output[self.index]
+
+    def limits(self) -> torch.Tensor:
+        """Return each element's own limit: one rounding of it, and 8 deviations of the accumulation's error."""
+        return self.reference.abs() * self.rounding + 8 * accumulation_limit(self.n) * math.sqrt(self.n)
+
+
+def _reference_parts(case: Case, operands: Operands) -> Iterator[_Part]:
+    rounding = 2**-8 if case.out_dtype == "bf16" else 2**-24
+    start = 0
+    for expert, size in enumerate(operands.group_sizes):
+        rows = slice(start, start + size)
+        start += size
+        if case.op == "dW":
+            yield _Part(index=expert, reference=_dw(operands, rows, case), n=size, rounding=rounding)
+            continue
+        for part in _split(rows):
+            yield _Part(
+                index=part,
+                reference=_rows_product(case, operands, expert, part),
+                n=case.shape.K if case.op == "fwd" else case.shape.N,
+                rounding=rounding,
+            )
+
+
+def _rows_product(case: Case, operands: Operands, expert: int, rows: slice) -> torch.Tensor:
+    source = operands.x if case.op == "fwd" else operands.g
+    assert source is not None
+    assert operands.w is not None
+    weight = operands.w[expert].double()
+    return source[rows].double() @ (weight.t() if case.op == "fwd" else weight)
+
+
+def _dw(operands: Operands, rows: slice, case: Case) -> torch.Tensor:
+    assert operands.g is not None
+    assert operands.x is not None
+    total = torch.zeros(case.shape.N, case.shape.K, dtype=torch.float64, device=operands.offs.device)
+    for part in _split(rows):
+        total.addmm_(operands.g[part].double().t(), operands.x[part].double())
+    return total
+
+
+def _split(rows: slice) -> Iterator[slice]:
+    for start in range(rows.start, rows.stop, REFERENCE_ROWS):
+        yield slice(start, min(start + REFERENCE_ROWS, rows.stop))
+
+
+def _poisoned_call(case: Case, operands: Operands, arm: Prepared) -> torch.Tensor:
+    expected = new_output(case, operands.offs.device)
+    # An arm that allocates gets this block back from the allocator, so an element that it leaves unwritten is NaN.
+    expected.fill_(math.nan)
+    size, dtype = expected.shape, expected.dtype
+    del expected
+    if arm.out is not None:
+        arm.out.fill_(math.nan)
+    output = arm.launch()
+    if arm.out is not None and output.data_ptr() != arm.out.data_ptr():
+        raise MeasurementError("the call returned another tensor than the output it was given")
+    if output.shape != size or output.dtype != dtype:
+        raise MeasurementError(f"output must be {dtype} {list(size)}, got {output.dtype} {list(output.shape)}")
+    if output.device.type == "cuda":
+        torch.cuda.synchronize()
+    return output
+
+
+class _Tally:
+    """Adds up the errors of one arm over the parts of the result; values stay on the device until the verdict."""
+
+    def __init__(self) -> None:
+        self._error2: list[torch.Tensor] = []
+        self._norm2: list[torch.Tensor] = []
+        self._worst: list[torch.Tensor] = []
+        self._unwritten: list[torch.Tensor] = []
+
+    def add(self, output: torch.Tensor, part: _Part) -> None:
+        error = output.double().sub_(part.reference)
+        self._unwritten.append(error.isnan().sum())
+        self._error2.append(error.square().sum())
+        self._norm2.append(part.reference.square().sum())
+        # Where the limit is zero (an empty expert's dW) the error must be zero: 0 / tiny = 0, anything else is huge.
+        worst = error.abs_().div_(part.limits().clamp_(min=1e-300))
+        self._worst.append(worst.max() if worst.numel() else worst.sum())
+
+    def verdict(self, limit: float) -> Verdict:
+        if not self._error2:
+            return Verdict(failure="", check=Check(rel_l2=0.0, rel_l2_limit=limit, worst=0.0))
+        unwritten = int(torch.stack(self._unwritten).sum())
+        if unwritten:
+            return Verdict(failure=f"left {unwritten} elements unwritten or not a number", check=None)
+        norm2 = float(torch.stack(self._norm2).sum())
+        error2 = float(torch.stack(self._error2).sum())
+        rel_l2 = math.sqrt(error2 / norm2) if norm2 else math.sqrt(error2)
+        worst = float(torch.stack(self._worst).max())
+        if not (math.isfinite(rel_l2) and math.isfinite(worst)):
+            return Verdict(failure=f"wrong: error is not finite (rel L2 {rel_l2}, worst element {worst})", check=None)
+        check = Check(rel_l2=rel_l2, rel_l2_limit=limit, worst=worst)
+        if rel_l2 > limit:
+            return Verdict(failure=f"wrong: rel L2 {rel_l2:.3g} is above {limit:.3g}", check=check)
+        if worst > 1:
+            return Verdict(failure=f"wrong: an element is off by {worst:.3g} times its limit", check=check)
+        return Verdict(failure="", check=check)

@@ -1,0 +1,1 @@
+"""Protocols: who runs when. One protocol a file."""

@@ -1,0 +1,83 @@
+"""Timers: one way to time calls a file. This file holds what a timer is and how timers are found.
+
+A module ``harness/timers/<name>.py`` has two functions: ``why_not(machine)`` and ``open_timer(device, argument)``.
+A whole paired group goes to one timer, so that no group can mix two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from harness import plugins
+from harness.devices import Device
+from harness.errors import UsageError
+from harness.model.machine import Machine
+from harness.model.sample import Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCall:
+    """One call that a timer is asked to time.
+
+    Attributes
+    ----------
+    launch
+        The arm's public call.
+    gap_ns
+        Idle time that the device is given before the call.
+    enqueue_ns
+        Host time that the call needs to enqueue its work; the device must be busy for at least as long before it.
+    """
+
+    arm: str
+    launch: Callable[[], object]
+    gap_ns: int = 0
+    enqueue_ns: int = 0
+
+
+class Timer(Protocol):
+    """A way to time calls."""
+
+    @property
+    def heading(self) -> str:
+        """What its numbers are, as a table's environment line says it."""
+
+    def start_row(self, case_id: str) -> None:
+        """Be told that the calls of another row follow."""
+
+    def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
+        """Run the calls in order, each with cold caches; return one sample for each, as it was read."""
+
+
+def names() -> tuple[str, ...]:
+    """Return every timer's name, importing none."""
+    return plugins.names("timers")
+
+
+def why_not(name: str, machine: Machine) -> str | None:
+    """Return why the timer ``name`` cannot be used on ``machine``, or None."""
+    return cast("str | None", plugins.load("timers", name).why_not(machine))
+
+
+def open_timer(spec: str, device: Device) -> Timer:
+    """Return the timer of ``NAME`` or ``NAME:ARGUMENT``.
+
+    Raises
+    ------
+    UsageError
+        It cannot be used here, its argument is wrong, or there is none of that name. No other takes its place.
+    """
+    name, _, argument = spec.partition(":")
+    module = plugins.load("timers", name)
+    reason = module.why_not(device.machine)
+    if reason:
+        raise UsageError(f"--timer {name} cannot be used here: {reason}")
+    return cast("Timer", module.open_timer(device, argument or None))
+
+
+def refuse_argument(name: str, argument: str | None) -> None:
+    """Raise if a timer that takes no argument was given one."""
+    if argument is not None:
+        raise UsageError(f"--timer {name} takes no argument, got {argument!r}; write --timer {name}")

@@ -1,0 +1,100 @@
+import math
+
+import pytest
+import torch
+
+from harness.correctness import accumulation_limit, check_arms, rel_l2_limit
+from harness.operands import make_operands
+from tests.bench import FakeArm, small_case
+
+OPS = [("fwd", "bf16"), ("dX", "bf16"), ("dW", "bf16"), ("dW", "fp32")]
+
+
+def verdict(arm: FakeArm, op: str = "fwd", out_dtype: str = "bf16", sizes: tuple[int, ...] = (3, 0, 5)):  # type: ignore[no-untyped-def]
+    case = small_case(op, out_dtype=out_dtype, sizes=sizes)
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    return check_arms(case, operands, {arm.name: arm.prepare(case, operands)})[arm.name]
+
+
+@pytest.mark.parametrize("allocates", [False, True])
+@pytest.mark.parametrize(("op", "out_dtype"), OPS)
+def test_the_rounded_fp64_product_passes(op: str, out_dtype: str, allocates: bool) -> None:
+    found = verdict(FakeArm("right", allocates=allocates), op, out_dtype)
+
+    assert found.failure == ""
+    assert found.check.rel_l2 < found.check.rel_l2_limit
+    assert found.check.worst <= 1
+
+
+@pytest.mark.parametrize(("op", "out_dtype"), OPS)
+def test_an_unwritten_element_is_found(op: str, out_dtype: str) -> None:
+    def leave(call: int, out: torch.Tensor) -> None:
+        out.view(-1)[7] = math.nan  # what the poison leaves where nothing is written
+
+    assert verdict(FakeArm("lazy", spoil=leave), op, out_dtype).failure == "left 1 elements unwritten or not a number"
+
+
+def test_an_arm_that_writes_nothing_is_found_by_the_poison_in_its_output() -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    prepared = FakeArm("x").prepare(case, operands)
+    idle = type(prepared)(launch=lambda: prepared.out, out=prepared.out)
+
+    assert check_arms(case, operands, {"idle": idle})["idle"].failure == "left 128 elements unwritten or not a number"
+
+
+@pytest.mark.parametrize(("op", "out_dtype"), OPS)
+def test_one_element_off_by_three_roundings_is_found_in_a_large_result(op: str, out_dtype: str) -> None:
+    def nudge(call: int, out: torch.Tensor) -> None:
+        flat = out.view(-1)
+        index = int(flat.abs().argmax())
+        flat[index] *= 1 + 3 * (2**-8 if out_dtype == "bf16" else 2**-16)
+
+    failure = verdict(FakeArm("off", spoil=nudge), op, out_dtype, sizes=(300, 0, 500)).failure
+
+    assert failure.startswith("wrong: ")
+
+
+def test_a_nonzero_gradient_of_an_empty_expert_is_found() -> None:
+    def fill(call: int, out: torch.Tensor) -> None:
+        out[1, 0, 0] = 1e-30
+
+    assert "an element is off" in verdict(FakeArm("dirty", spoil=fill), "dW").failure
+
+
+def test_what_an_arm_raises_is_its_reason() -> None:
+    def explode(call: int, out: torch.Tensor) -> None:
+        raise ValueError("no such plan\nand more")
+
+    assert verdict(FakeArm("broken", spoil=explode)).failure == "raised ValueError: no such plan"
+
+
+def test_an_output_of_the_wrong_shape_is_refused() -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    prepared = FakeArm("x", allocates=True).prepare(case, operands)
+    cut = type(prepared)(launch=lambda: prepared.launch()[:-1], out=None)
+
+    failure = check_arms(case, operands, {"cut": cut})["cut"].failure
+
+    assert failure == "raised MeasurementError: output must be torch.bfloat16 [8, 16], got torch.bfloat16 [7, 16]"
+
+
+def test_another_tensor_than_the_given_output_is_refused() -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    prepared = FakeArm("x").prepare(case, operands)
+    copies = type(prepared)(launch=lambda: prepared.launch().clone(), out=prepared.out)
+
+    assert "another tensor" in check_arms(case, operands, {"copies": copies})["copies"].failure
+
+
+def test_all_groups_empty_leaves_nothing_to_compare_but_zeros() -> None:
+    assert verdict(FakeArm("right"), "fwd", sizes=(0, 0)).failure == ""
+    assert verdict(FakeArm("right"), "dW", sizes=(0, 0)).failure == ""
+
+
+def test_limits_follow_from_dtype_and_length() -> None:
+    assert accumulation_limit(6144) == pytest.approx(385 * 2**-23)
+    assert rel_l2_limit(small_case("fwd")) == pytest.approx(2**-8 / math.sqrt(3) + 1.5 * 2**-23)
+    assert rel_l2_limit(small_case("dW", out_dtype="fp32")) == pytest.approx(2**-24 + (1 + 5 / 16) * 2**-23)

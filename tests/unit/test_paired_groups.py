@@ -1,0 +1,113 @@
+import math
+from collections.abc import Callable
+from statistics import median
+
+import pytest
+import torch
+
+from harness.errors import MeasurementError
+from harness.operands import make_operands
+from harness.protocols.paired_groups import Measured, measure
+from tests.bench import FakeArm, FunctionTimer, QuietDevice, small_case
+
+CASE = small_case()
+
+
+def measured(span_ns: Callable[[int, str], float], *arms: FakeArm, groups: int = 6, floor_ns: int = 1) -> Measured:
+    operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
+    prepared = {arm.name: arm.prepare(CASE, operands) for arm in arms}
+    return measure(
+        prepared,
+        timer=FunctionTimer(span_ns),
+        device=QuietDevice(),
+        groups=groups,
+        floor_ns=floor_ns,
+        case_id=CASE.case_id,
+    )
+
+
+def ratios(row: Measured, baseline: str, new: str) -> list[float]:
+    spans = {name: [row.samples.span_ns[i] for _, i in row.samples.by_group(name)] for name in (baseline, new)}
+    return [b / n for b, n in zip(spans[baseline], spans[new], strict=True)]
+
+
+def test_every_group_holds_every_arm_once() -> None:
+    row = measured(lambda index, arm: 1000 + index, FakeArm("a"), FakeArm("b"), FakeArm("c"))
+
+    assert row.n_groups == 6
+    assert [row.samples.arm[3 * g : 3 * g + 3] for g in range(6)] == [
+        ("a", "b", "c"),
+        ("b", "c", "a"),
+        ("c", "a", "b"),
+        ("c", "b", "a"),
+        ("a", "c", "b"),
+        ("b", "a", "c"),
+    ]
+    assert row.samples.position == (0, 1, 2) * 6
+    assert row.samples.group == tuple(g for g in range(6) for _ in range(3))
+
+
+def test_drift_of_one_percent_a_slot_cancels_between_identical_arms() -> None:
+    drifting = measured(lambda index, arm: round(1e6 * 1.01**index), FakeArm("a"), FakeArm("b"))
+
+    in_groups = ratios(drifting, "a", "b")
+
+    # The second place costs 1 %: a fixed order would show 0.990 in every group.
+    assert sorted({round(r, 3) for r in in_groups}) == [0.990, 1.010]
+    assert median(in_groups) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("bad", [0, -5, math.nan, math.inf])
+def test_a_group_with_an_invalid_sample_is_measured_again_and_counted(bad: float) -> None:
+    row = measured(lambda index, arm: bad if index == 3 else 1000, FakeArm("a"), FakeArm("b"))
+
+    assert row.failures == {}
+    assert len(row.samples) == 12
+    assert set(row.samples.span_ns) == {1000}
+    assert [(d.group, d.arm) for d in row.discarded] == [(1, "a")]
+    assert "span_ns must be" in row.discarded[0].reason
+
+
+def test_an_arm_whose_samples_are_never_valid_fails_after_finitely_many_tries() -> None:
+    row = measured(lambda index, arm: 0 if arm == "a" else 1000, FakeArm("a"), FakeArm("b"))
+
+    assert row.failures == {"a": "7 groups discarded, 0 accepted: span_ns must be at least 1, got 0"}
+    assert set(row.samples.arm) == {"b"}
+    assert len(row.discarded) == 7
+
+
+def test_a_time_below_the_floor_fails_its_arm_at_once_and_the_others_start_again() -> None:
+    row = measured(lambda index, arm: 99 if arm == "b" and index == 3 else 1000, *map(FakeArm, "abc"), floor_ns=100)
+
+    assert row.failures == {"b": "took 99 ns, below the 100 ns that the row's FLOPs and bytes need here"}
+    assert row.discarded == ()
+    assert [row.samples.arm[2 * g : 2 * g + 2] for g in range(2)] == [("a", "c"), ("c", "a")]
+    assert row.n_groups == 6
+
+
+def test_an_arm_that_raises_while_timed_fails_and_keeps_no_sample() -> None:
+    def third_call_raises(call: int, out: torch.Tensor) -> None:
+        if call == 3:
+            raise RuntimeError("boom")
+
+    row = measured(lambda index, arm: 1000, FakeArm("a", spoil=third_call_raises), FakeArm("b"))
+
+    assert row.failures == {"a": "raised RuntimeError: boom"}
+    assert set(row.samples.arm) == {"b"}
+
+
+def test_a_timer_that_loses_a_sample_is_an_error() -> None:
+    class Loses(FunctionTimer):
+        def measure(self, calls):  # type: ignore[no-untyped-def]
+            return super().measure(calls)[1:]
+
+    operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
+    with pytest.raises(MeasurementError, match="1 samples for 2 calls"):
+        measure(
+            {name: FakeArm(name).prepare(CASE, operands) for name in "ab"},
+            timer=Loses(lambda index, arm: 1000),
+            device=QuietDevice(),
+            groups=6,
+            floor_ns=1,
+            case_id="x",
+        )
