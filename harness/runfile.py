@@ -1,0 +1,132 @@
+"""The run file: the only place that knows its form. JSON, rows one a line, samples as columns, replaced atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.errors import RunFileError
+from harness.model.run import SCHEMA_VERSION, Run
+
+
+def dumps(run: Run) -> str:
+    """Return the text of ``run``'s file: one line a row, so that two files can be compared line by line."""
+    fields = _adapter().dump_python(run, mode="json")
+    lines = [f"{_compact(name)}:{_value(name, value)}" for name, value in fields.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def save(run: Run, path: Path) -> None:
+    """Write ``run`` to ``path`` so that at every moment the file is the old one or the new one, whole.
+
+    Raises
+    ------
+    RunFileError
+        The folder cannot be written to.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(dumps(run))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise RunFileError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from error
+
+
+def load(path: Path) -> Run:
+    """Return the run in ``path``.
+
+    Raises
+    ------
+    RunFileError
+        It cannot be read, is of another schema version, or holds what no run can have produced (a NaN, a zero duration,
+        a time below the row's physical floor, an unknown key).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunFileError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RunFileError(f"{path} is no run file: not UTF-8 at byte {error.start}") from error
+    return loads(text, str(path))
+
+
+def loads(text: str, name: str) -> Run:
+    """Return the run in ``text``; ``name`` is what errors call it."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise RunFileError(f"{name} holds {constant}, which is no result; measure again")
+
+    try:
+        fields = json.loads(text, parse_constant=refuse)
+    except ValueError as error:
+        raise RunFileError(f"{name} is no run file: {error}") from error
+    if not isinstance(fields, dict) or "schema_version" not in fields:
+        raise RunFileError(
+            f"{name} is no run file: it must be an object with schema_version; cake-bench run writes such"
+        )
+    if fields["schema_version"] != SCHEMA_VERSION:
+        raise RunFileError(f"{name} has schema_version {fields['schema_version']}; this version reads {SCHEMA_VERSION}")
+    try:
+        run = _adapter().validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RunFileError(f"{name}: {where}: {first['msg']}, got {str(first['input'])[:80]}") from error
+    except RunFileError as error:
+        raise RunFileError(f"{name}: {error}") from error
+    # Reading and writing again must give the same: an unknown or missing key would otherwise be lost in silence.
+    difference = _first_difference(fields, _adapter().dump_python(run, mode="json"), "")
+    if difference:
+        raise RunFileError(f"{name}: {difference}")
+    return run
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a run file; ``docs/runfile.schema.json`` is its committed copy."""
+    return _adapter().json_schema(mode="serialization")
+
+
+@cache
+def _adapter() -> TypeAdapter[Run]:
+    return TypeAdapter(Run)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _value(name: str, value: object) -> str:
+    if name in ("rows", "machines", "arms") and isinstance(value, list) and value:
+        return "[\n" + ",\n".join(_compact(item) for item in value) + "\n]"
+    return _compact(value)
+
+
+def _first_difference(read: object, written: object, where: str) -> str:
+    if isinstance(read, dict) and isinstance(written, dict):
+        for key in read.keys() | written.keys():
+            if key not in written:
+                return f"{where or 'the file'} has the unknown key {key!r}"
+            if key not in read:
+                return f"{where or 'the file'} lacks the key {key!r}"
+            if difference := _first_difference(read[key], written[key], f"{where}.{key}".lstrip(".")):
+                return difference
+        return ""
+    if isinstance(read, list) and isinstance(written, list) and len(read) == len(written):
+        return next(
+            (
+                d
+                for i, (r, w) in enumerate(zip(read, written, strict=True))
+                if (d := _first_difference(r, w, f"{where}[{i}]"))
+            ),
+            "",
+        )
+    return "" if read == written else f"{where} reads as {read!r} and would be written as {written!r}"
