@@ -1,0 +1,72 @@
+"""How numbers are written: rounding and units, chosen once a column; the same bytes in every locale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.model.report import Ratio
+
+NOTHING = "–"
+"""Stands where there is no number."""
+
+
+def speedup(value: float) -> str:
+    """Return a ratio to three decimals; below 0.1 to three significant digits."""
+    return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
+
+
+def speedup_range(ratio: Ratio) -> str:
+    """Return ``1.061 [1.056, 1.102]``: the row's ratio, and its least and largest group."""
+    return f"{speedup(ratio.median)} [{speedup(ratio.min)}, {speedup(ratio.max)}]"
+
+
+def percent(value: float | None) -> str:
+    """Return ``3.85 %``."""
+    return NOTHING if value is None else f"{100 * value:.2f} %"
+
+
+def expected_rows(value: float) -> str:
+    """Return a count that chance gives: ``0.6``, ``0.02``, ``under 0.01``."""
+    if 0 < value < 0.01:
+        return "under 0.01"
+    return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
+
+
+def counted(n: int, what: str) -> str:
+    """Return ``1 row``, ``2 rows``."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeUnit:
+    """The unit of a column of times."""
+
+    name: str
+    ns: int
+    decimals: int
+
+    def format(self, time_ns: float | None) -> str:
+        """Return the time in this unit, without the unit's name: that stands in the header."""
+        return NOTHING if time_ns is None else f"{time_ns / self.ns:.{self.decimals}f}"
+
+
+def time_unit(times_ns: Iterable[float | None]) -> TimeUnit:
+    """Return one unit for all of these times: by the smallest, which shows four significant digits at least.
+
+    Milliseconds to four decimals from 0.1 ms on, as published tables have them; fewer decimals for longer times.
+    """
+    smallest = min((time for time in times_ns if time is not None), default=1e6)
+    if smallest < 1e3:
+        return TimeUnit(name="ns", ns=1, decimals=1)
+    if smallest < 1e5:
+        return TimeUnit(name="us", ns=1_000, decimals=_decimals(smallest / 1e3, 3))
+    if smallest < 1e10:
+        return TimeUnit(name="ms", ns=1_000_000, decimals=_decimals(smallest / 1e6, 4))
+    return TimeUnit(name="s", ns=1_000_000_000, decimals=_decimals(smallest / 1e9, 4))
+
+
+def _decimals(smallest: float, most: int) -> int:
+    """Return the decimals that give ``smallest`` five significant digits, ``most`` at most."""
+    digits_before = len(str(int(smallest)))
+    return max(0, min(most, 5 - digits_before))

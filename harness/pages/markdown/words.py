@@ -1,0 +1,62 @@
+"""Names of things in a report's Markdown: arms, columns, rows, timers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.model.case import OPS, Case
+from harness.model.report import BEST_KNOWN, SOTA, Report, RowRatio
+from harness.pages.markdown.escape import escape
+from harness.pages.markdown.numbers import counted, speedup_range
+
+_COLUMNS = {SOTA: "SOTA", BEST_KNOWN: "best known"}
+
+_TIMERS = {
+    "cuda_event": "CUDA events around one call, cold L2, eager",
+    "cupti": "CUPTI GPU time of one call, cold L2, eager",
+    "cpu": "wall clock (perf_counter_ns) of one call, caches flushed before it",
+    "scripted": "scripted durations, not a measurement",
+}
+
+NAMED_ROWS = 3
+"""Rows that a sentence names; of more it gives the count."""
+
+
+def timer(name: str) -> str:
+    """Return what the timer reads."""
+    return _TIMERS.get(name, f"timer {escape(name)}")
+
+
+def column(against: str) -> str:
+    """Return what a column compares with: ``SOTA``, ``best known``, or an arm's name."""
+    return _COLUMNS.get(against, escape(against))
+
+
+def direction(report: Report, against: str) -> str:
+    """Return ``SOTA / cake_det``, baseline over new as everywhere."""
+    return f"{column(against)} / {escape(report.new.name)}"
+
+
+def row(case: Case) -> str:
+    """Return operation and name: ``dW gate_up E4 M112576 bal``."""
+    return f"{case.op} {escape(case.name)}"
+
+
+def row_ratio(entry: RowRatio) -> str:
+    """Return a row with its ratio: ``dW gate_up E4 M112576 bal 1.061 [1.056, 1.102]``."""
+    return f"{row(entry.row.case)} {speedup_range(entry.ratio)}"
+
+
+def rows(cases: Iterable[Case], *, named: int = NAMED_ROWS) -> str:
+    """Return the names of a few rows, or of many their count by operation: ``36 rows (18 fwd, 18 dX)``."""
+    listed = list(dict.fromkeys(cases))
+    if len(listed) <= named:
+        return ", ".join(row(case) for case in listed)
+    return f"{counted(len(listed), 'row')} ({by_op(listed)})"
+
+
+def by_op(cases: Iterable[Case]) -> str:
+    """Return how many cases each operation has: ``18 fwd, 18 dX``; the operation alone if it is the only one."""
+    ops = [case.op for case in cases]
+    present = [op for op in OPS if op in ops]
+    return present[0] if len(present) == 1 else ", ".join(f"{ops.count(op)} {op}" for op in present)

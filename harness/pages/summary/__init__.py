@@ -1,0 +1,65 @@
+"""Run -> Report: what the samples of one or several runs say; pure, and the same whatever the order of rows and arms.
+
+``roles`` says which arm is what, ``pool`` puts several runs together, ``rows`` makes a row's numbers, ``geomeans``,
+``standings`` and ``limits`` look over all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.model.report import Report
+from harness.model.run import Run
+from harness.pages.summary.geomeans import below, geomeans
+from harness.pages.summary.limits import limits, missing
+from harness.pages.summary.pool import check_poolable, environments, merge_arms, pool
+from harness.pages.summary.roles import choose_columns, choose_new
+from harness.pages.summary.rows import report_row
+from harness.pages.summary.standings import standings
+
+__all__ = ["below", "summarise"]
+
+
+def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[str] = ()) -> Report:
+    """Return what ``runs`` say; several runs pool, a row's numbers being the median over the cards.
+
+    Parameters
+    ----------
+    new
+        The arm that the ratios divide by; by default the first of ``cake_nondet``, ``cake_det`` that has a time
+        anywhere, else the first arm that has one.
+    against
+        Arms to compare with, beside the roles SOTA and best known.
+
+    Raises
+    ------
+    UnknownName
+        ``new`` or ``against`` names an arm that no run has.
+    UsageError
+        The runs cannot be pooled: another timer, method, protocol or revision, or one run twice.
+    """
+    check_poolable(runs)
+    places = environments(runs)
+    arms = merge_arms(runs)
+    pooled = pool(runs, places)
+    timed = {name for row in pooled for name in row.timed}
+    new_arm = choose_new(arms, timed, new)
+    columns = choose_columns(arms, timed, new_arm, against)
+    rows = tuple(report_row(row, arms, new_arm, columns) for row in pooled if row.measurements)
+    return Report(
+        new=new_arm,
+        columns=columns,
+        arms=arms,
+        timer=runs[0].timer,
+        protocol=runs[0].protocol,
+        method_version=runs[0].method_version,
+        revision=runs[0].revision,
+        run_ids=tuple(run.run_id for run in runs),
+        seeds=tuple(sorted({run.seed for run in runs})),
+        environments=places,
+        rows=rows,
+        geomeans=geomeans(rows, runs, new_arm, columns),
+        standings=standings(rows, columns),
+        limits=limits(pooled, rows, new_arm, columns),
+        missing=missing(runs),
+    )

@@ -1,0 +1,70 @@
+"""What has no number, and why: coverage limits, failures, skipped, host-bound and missing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from harness.model.report import BEST_KNOWN, SOTA, Limit, Missing, ReportRow, RowName
+from harness.model.run import ArmInfo, Run, row_key
+from harness.pages.summary.pool import PooledRow
+
+Kind = Literal["unsupported", "failed", "skipped", "host-bound", "no-ratio"]
+
+_KINDS: tuple[Kind, ...] = ("failed", "unsupported", "skipped", "host-bound", "no-ratio")
+
+
+def limits(
+    pooled: tuple[PooledRow, ...], rows: tuple[ReportRow, ...], new: ArmInfo, columns: tuple[str, ...]
+) -> tuple[Limit, ...]:
+    """Return each reason once with all its rows: 36 rows that lack an arm for one reason are one limit."""
+    found: dict[tuple[Kind, str, str], dict[RowName, None]] = {}
+    for pooled_row in pooled:
+        name = _name(pooled_row)
+        for key in _of_runs(pooled_row):
+            found.setdefault(key, {})[name] = None
+    for row in rows:
+        name = _name(row)
+        for key in _of_row(row, new, columns):
+            found.setdefault(key, {})[name] = None
+    ordered = sorted(found.items(), key=lambda item: _KINDS.index(item[0][0]))
+    return tuple(
+        Limit(kind=kind, what=what, reason=reason, rows=tuple(names)) for (kind, what, reason), names in ordered
+    )
+
+
+def missing(runs: Sequence[Run]) -> tuple[Missing, ...]:
+    """Return the runs that have fewer rows than they planned, with those they lack."""
+    every = ((run, {row_key(row.regime, row.case) for row in run.rows}) for run in runs)
+    lacking = ((run, tuple(key for key in run.planned if key not in done)) for run, done in every)
+    return tuple(Missing(run_id=run.run_id, planned=len(run.planned), rows=keys) for run, keys in lacking if keys)
+
+
+def _of_runs(pooled: PooledRow) -> Iterator[tuple[Kind, str, str]]:
+    for measurement in pooled.measurements:
+        for arm, outcome in measurement.row.arms.items():
+            if outcome.status != "measured":
+                yield outcome.status, arm, outcome.reason
+    for reason in pooled.skipped:
+        yield "skipped", "", reason
+
+
+def _of_row(row: ReportRow, new: ArmInfo, columns: tuple[str, ...]) -> Iterator[tuple[Kind, str, str]]:
+    for bound in row.host_bound:
+        yield "host-bound", bound, "the device waits for the host in more than 10 % of its span"
+    figure = row.figure(new.name)
+    if figure is None or figure.span_ns is None:
+        yield "no-ratio", "", f"{new.name} has no time"
+        return
+    behind: dict[str, str | None] = {SOTA: row.sota, BEST_KNOWN: row.best_known}
+    for column in columns:
+        if row.ratio(column) is not None:
+            continue
+        arm = behind.get(column, column)
+        known = row.figure(arm) if arm else None
+        has_time = known is not None and known.span_ns is not None
+        yield "no-ratio", column, f"never timed in a group with {new.name}" if has_time else "no time to compare with"
+
+
+def _name(row: PooledRow | ReportRow) -> RowName:
+    return RowName(device=row.device, regime=row.regime, case=row.case)

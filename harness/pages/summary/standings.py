@@ -1,0 +1,45 @@
+"""How the rows stand in one column: gains, regressions, rows wholly on one side, spread."""
+
+from __future__ import annotations
+
+from harness.model.report import ReportRow, RowRatio, Standing
+from harness.stats.chance import rows_by_chance
+from harness.stats.median import median
+from harness.stats.percentile import percentile
+
+LISTED = 5
+"""Rows that a list of gains or regressions names."""
+
+
+def standings(rows: tuple[ReportRow, ...], columns: tuple[str, ...]) -> tuple[Standing, ...]:
+    """Return one a device, regime and column that has a ratio; regimes and devices never share a count."""
+    places = dict.fromkeys((row.device, row.regime) for row in rows)
+    every = (_standing(rows, device, regime, column) for device, regime in places for column in columns)
+    return tuple(standing for standing in every if standing.rows)
+
+
+def _standing(rows: tuple[ReportRow, ...], device: str, regime: str, against: str) -> Standing:
+    here = tuple(
+        RowRatio(row=row, ratio=ratio)
+        for row in rows
+        if (row.device, row.regime) == (device, regime) and not row.host_bound and (ratio := row.ratio(against))
+    )
+    above = sorted((r for r in here if r.ratio.median > 1), key=lambda r: (-r.ratio.median, r.row.case.case_id))
+    below = sorted((r for r in here if r.ratio.median < 1), key=lambda r: (r.ratio.median, r.row.case.case_id))
+    noises = [r.ratio.noise for r in here if r.ratio.noise is not None]
+    return Standing(
+        device=device,
+        regime=regime,
+        against=against,
+        rows=here,
+        gains=tuple(above[:LISTED]),
+        regressions=tuple(below[:LISTED]),
+        above=len(above),
+        below=len(below),
+        wholly_above=tuple(r for r in here if r.ratio.min > 1),
+        wholly_below=tuple(r for r in here if r.ratio.max < 1),
+        chance=rows_by_chance(r.ratio.n for r in here),
+        spread_median=median(noises) if noises else None,
+        spread_p90=percentile(noises, 90) if noises else None,
+        spread_rows=len(noises),
+    )
