@@ -1,0 +1,93 @@
+"""``cake-bench report``: run files -> a table, with neither GPU nor torch; the same bytes every time."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import click
+
+from harness import runfile
+from harness.errors import ExitCode, NothingMeasured, UsageError
+from harness.pages.summary import below, summarise
+
+FORMATS = ("pr", "csv", "json")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="pr",
+    show_default=True,
+    help="Markdown for a pull request, or data.",
+)
+@click.option(
+    "--new", metavar="ARM", help="The arm whose speedup is shown. Default: cake_nondet, cake_det, or the run's first."
+)
+@click.option("--against", multiple=True, metavar="ARM", help="Also compare with this arm; may be given again.")
+@click.option("--columns", metavar="COL[,COL]", help="Further columns of the per-row table; docs/report.md lists them.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of stdout."
+)
+@click.option(
+    "--fail-below",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="R",
+    help="Exit with 1 if a geomean of SOTA / new is below R.",
+)
+def command(
+    runs: tuple[Path, ...],
+    form: str,
+    new: str | None,
+    against: tuple[str, ...],
+    columns: str | None,
+    output: Path | None,
+    fail_below: float | None,
+) -> int:
+    """Render run files as a table; several runs pool their machines.
+
+    \b
+    Examples:
+      cake-bench report reports/first.json
+      cake-bench report --format csv -o first.csv reports/first.json
+      cake-bench report --new cake_det --against cublas_loop --columns tflops,clock card-a.json card-b.json
+
+    \b
+    Exit codes:
+      0    rendered
+      1    a geomean of SOTA / new is below --fail-below
+      2    usage, or a file that is no run file
+      3    nothing measured
+      5    an arm failed its check, or a row failed
+    """
+    loaded = [runfile.load(path) for path in runs]
+    report = summarise(loaded, new=new, against=against)
+    text = importlib.import_module(f"harness.pages.{form}").render_page(report, columns=_split(columns))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _write(output, text)
+    if fail_below is not None and (low := below(report, fail_below)):
+        for geomean in low:
+            click.echo(f"below {fail_below:g}: {geomean.op} {geomean.row_class} {geomean.value:.3f}", err=True)
+        return ExitCode.BELOW
+    rows = [row for run in loaded for row in run.rows]
+    if any(outcome.status == "failed" for row in rows for outcome in row.arms.values()):
+        return ExitCode.FAILED_ROWS
+    if not any(len(row.samples) for row in rows):
+        raise NothingMeasured("nothing measured: no row of these runs has a time")
+    return ExitCode.OK
+
+
+def _split(columns: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in columns.split(",")) if columns else ()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

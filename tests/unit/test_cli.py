@@ -1,0 +1,234 @@
+"""``cake-bench`` as its users call it: output, exit codes, files left behind."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import arms as arm_files
+from harness import runfile
+from harness.cli import _options, main
+from harness.errors import UnknownName
+from tests.bench import FakeArm
+
+SHAPE = "E=3,M=8,N=16,K=8,dist=balanced"
+RunCli = Callable[..., int]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCli:
+    """``cake-bench`` in an empty folder with the arms ``fast``, ``slow``, ``wrong``, ``absent``, timed by a script."""
+    known = {
+        "fast": FakeArm("fast"),
+        "slow": FakeArm("slow"),
+        "wrong": FakeArm("wrong", spoil=lambda call, out: out.mul_(2)),
+        "absent": FakeArm("absent", reason="needs a GPU"),
+    }
+
+    def load(name: str) -> FakeArm:
+        if name not in known:
+            raise UnknownName("arm", name, tuple(known))
+        return known[name]
+
+    monkeypatch.setattr(arm_files, "load", load)
+    monkeypatch.setattr(arm_files, "names", lambda: tuple(known))
+    assert _options.arm_files is arm_files
+    (tmp_path / "script.json").write_text('{"fast": [5000], "slow": [6000, 6600], "wrong": [1000]}')
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: main([*words])
+
+
+def run(*words: str) -> list[str]:
+    return [
+        "run", "--device", "cpu", "--timer", "scripted:script.json", "--run-id", "r", "--revision", "v1",
+        "--shape", SHAPE, "--op", "fwd", *words,
+    ]  # fmt: skip
+
+
+def test_a_run_leaves_a_file_and_says_where(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(*run("--arm", "fast,slow,absent")) == 0
+
+    out, err = capsys.readouterr()
+    assert out == (
+        "reports/r.json: 1 of 1 rows measured, 0 with a failed arm, 0 skipped\n"
+        "table: cake-bench report reports/r.json\n"
+    )
+    assert err.startswith("1/1 fwd E3 M8 N16 K8 balanced: 2 measured, 1 unsupported; ")
+    found = runfile.load(Path("reports/r.json"))
+    assert found.rows[0].samples.span_ns == (5000, 6000, 6600, 5000, 5000, 6000, 6600, 5000, 5000, 6000, 6600, 5000)
+    assert found.revision == "v1"
+    assert found.timer == "scripted"
+
+
+def test_the_table_pairs_new_with_the_baseline(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast,slow"))
+    capsys.readouterr()
+
+    assert cli("report", "--format", "json", "--against", "slow", "reports/r.json") == 0
+
+    page = json.loads(capsys.readouterr().out)
+    ratio = page["rows"][0]["ratios"]["slow"]
+    assert {key: ratio[key] for key in ("median", "min", "max", "n", "busy_median")} == {
+        "median": 1.26,
+        "min": 1.2,
+        "max": 1.32,
+        "n": 6,
+        "busy_median": None,
+    }
+
+
+def test_an_arm_that_fails_its_check_gives_five_and_its_reason(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(*run("--arm", "fast,wrong")) == 5
+    assert "failed: wrong wrong: rel L2 1 is above" in capsys.readouterr().err
+
+
+def test_nothing_measured_gives_three_and_the_reasons(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(*run("--arm", "absent")) == 3
+    assert "nothing measured: absent: needs a GPU" in capsys.readouterr().err
+    assert cli("report", "reports/r.json") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run"], "nothing to do: give --suite NAME (known: smoke, moe-training"),
+        (["run", "--suite", "none"], "suite 'none' is not known; known: smoke"),
+        (["run", "--suite", "smoke", "--case", "*E99*"], "*E99*"),
+        (["run", "--suite", "smoke", "--op", "bwd"], "operation 'bwd' is not known; known: fwd, dX, dW"),
+        (run("--arm", "fastest"), "arm 'fastest' is not known; known: fast, slow"),
+        (run("--arm", "fast,fast"), "--arm names fast twice"),
+        (run("--timer", "stopwatch"), "timer 'stopwatch' is not known"),
+        (run("--time-limit", "soon"), "'soon' must be a positive duration such as 90s, 9m or 1.5h"),
+        (run("--groups", "0"), "0 is not in the range x>=1"),
+        (run("--fail-below", "0"), "0.0 is not in the range x>0"),
+        (run("--resume", "none.json"), "none.json cannot be read: No such file or directory"),
+        (run("--shapes", "none.yaml"), "none.yaml"),
+        (["run", "--shape", "E=3,M=8"], "N"),
+        (["report"], "Missing argument 'RUN...'"),
+        (["report", "none.json"], "none.json cannot be read"),
+        (["measure"], "No such command 'measure'"),
+    ],
+)
+def test_what_is_wrong_on_the_command_line_gives_two_and_a_message(
+    cli: RunCli, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert cli(*words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_file_is_never_overwritten(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast"))
+
+    assert cli(*run("--arm", "fast")) == 2
+    assert "reports/r.json exists; choose another --run-id, or go on with it by --resume" in capsys.readouterr().err
+
+
+def test_a_geomean_below_the_limit_gives_one(
+    cli: RunCli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: FakeArm(name) for name in ("fast", "cublas_loop")}
+    monkeypatch.setattr(arm_files, "load", known.__getitem__)
+    Path("script.json").write_text('{"fast": [5000], "cublas_loop": [4000]}')
+
+    assert cli(*run("--arm", "fast,cublas_loop", "--fail-below", "0.81")) == 1
+    assert "below 0.81: fwd adhoc 0.800" in capsys.readouterr().err
+    assert cli("report", "--fail-below", "0.81", "reports/r.json") == 1
+    assert cli("report", "--fail-below", "0.79", "reports/r.json") == 0
+
+
+def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [*run("--arm", "fast,slow"), "--shape", "E=2,M=6,N=16,K=8,dist=balanced"]
+
+    assert cli(*rows, "--time-limit", "0.000001s") == 0
+    out = capsys.readouterr().out
+    assert "stopped after 1 rows: --time-limit is over; go on with the same command and --resume reports/r.json" in out
+    first = runfile.load(Path("reports/r.json"))
+
+    assert cli(*rows, "--resume", "reports/r.json") == 0
+    whole = runfile.load(Path("reports/r.json"))
+    assert len(first.rows) == 1
+    assert len(whole.rows) == 2
+    assert whole.rows[0] == first.rows[0]
+    assert whole.machines == first.machines
+
+
+def test_resume_refuses_another_plan(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast"))
+
+    assert cli(*run("--arm", "fast,slow"), "--resume", "reports/r.json") == 2
+    assert "--resume: arms of run r differs from this command's" in capsys.readouterr().err
+    assert cli(*run("--arm", "fast"), "--resume", "reports/r.json", "--revision", "v2") == 2
+    assert "measures revision v1, this tree is v2" in capsys.readouterr().err
+
+
+def test_control_c_saves_the_rows_that_are_done(
+    cli: RunCli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(call: int, out: torch.Tensor) -> None:
+        if call == 20:
+            raise KeyboardInterrupt
+
+    arms = iter([FakeArm("fast"), FakeArm("fast", spoil=interrupt)])
+    original = FakeArm.prepare
+    monkeypatch.setattr(FakeArm, "prepare", lambda self, case, operands: original(next(arms), case, operands))
+
+    code = cli(*run("--arm", "fast", "--groups", "30"), "--shape", "E=2,M=6,N=16,K=8,dist=balanced")
+
+    assert code == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert len(runfile.load(Path("reports/r.json")).rows) == 1
+
+
+def test_dry_run_prints_the_plan_and_measures_nothing(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(*run("--arm", "fast,absent", "--dry-run")) == 0
+
+    out = capsys.readouterr().out
+    assert "fwd E3 M8 N16 K8 balanced: fast; about" in out
+    assert "1 rows on " in out
+    assert not Path("reports").exists()
+
+
+def test_list_names_arms_with_why_not(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("list", "arms", "--suite", "smoke", "--op", "fwd") == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "fast: can do 4 of 4 rows" in lines
+    assert "absent: cannot do 4 of 4 rows: needs a GPU" in lines
+
+
+def test_list_names_everything(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli("list") == 0
+
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if not line.startswith(" ")] == [
+        "suites:",
+        "arms:",
+        "timers:",
+        "programs:",
+    ]
+    assert "moe-training: 164 rows (fwd 32, dX 32, dW 36, ckpt 32, ckpt ES 32)" in out
+    assert cli("list", "cases", "--suite", "moe-training", "--op", "dW", "--case", "*skew asc*") == 0
+    assert (
+        capsys.readouterr().out.splitlines()[0].startswith("moe-training: dW gate_up E4 M112576 skew asc (E=4 M=112576")
+    )
+
+
+def test_an_internal_error_gives_two_never_one(
+    cli: RunCli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arm_files, "names", lambda: 1 / 0)
+
+    assert cli("list", "arms") == 2
+    assert "this is a defect of cake-bench" in capsys.readouterr().err
+
+
+def test_a_report_goes_to_a_file(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast,slow"))
+    capsys.readouterr()
+
+    assert cli("report", "-o", "table.md", "reports/r.json") == 0
+    assert capsys.readouterr().out == ""
+    assert "E3 M8 N16 K8 balanced" in Path("table.md").read_text()
+    assert cli("report", "-o", "none/table.md", "reports/r.json") == 2
