@@ -21,6 +21,9 @@ AT_LEAST = "1.32"
 FORWARD_BACKEND = 91800
 WGRAD_BACKEND = 92200
 
+# Tried on an H200 with cuDNN 9.19.0 and front end 1.32.0: "no valid engine configs" for W as dX reads it.
+ROW_MAJOR_W = "cuDNN 9.19 has no plan for W row-major, as dX reads it; it would need a transposed copy of W"
+
 TIMED_ROUNDS = 5
 """Calls of each plan when the fastest is chosen, plans in turn."""
 
@@ -31,7 +34,7 @@ _TOKEN, _WEIGHT, _STARTS, _OUT = 1, 2, 3, 4
 
 
 class Cudnn:
-    """The forward node for fwd and, with w read as it lies, for dX.
+    """The forward node, with w read as it lies.
 
     Its offsets are starts, not ends: a caller that uses cuDNN has those, so they are made once and not timed.
     """
@@ -44,7 +47,7 @@ class Cudnn:
     )
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
-        """Ask for CUDA, the front end and a recent cuDNN; refuse dW."""
+        """Ask for CUDA, the front end and a recent cuDNN; refuse dX and dW."""
         if reason := unsupported(case):
             return reason
         if machine.device != "cuda":
@@ -58,6 +61,8 @@ class Cudnn:
             return f"the weight gradient of cuDNN >= {_dotted(WGRAD_BACKEND)} is not part of this arm"
         if backend < FORWARD_BACKEND:
             return f"moe_grouped_matmul needs cuDNN >= {_dotted(FORWARD_BACKEND)}, found {_dotted(backend)}"
+        if case.op == "dX":
+            return ROW_MAJOR_W
         if case.shape.M == 0:
             return "moe_grouped_matmul needs at least one row, got M = 0"
         return None
@@ -70,7 +75,7 @@ class Cudnn:
         out = new_output(case, operands.offs.device)
         tensors = {
             _TOKEN: a.unsqueeze(0),
-            _WEIGHT: b.transpose(1, 2) if case.op == "fwd" else b,
+            _WEIGHT: b.transpose(1, 2),
             _STARTS: _starts(operands.offs),
             _OUT: out.unsqueeze(0),
         }
