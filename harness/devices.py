@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Protocol
 
 import torch
 
-from harness.errors import UsageError
+from cake_kernels.errors import CakeError
+from harness.errors import MeasurementError, UsageError
 from harness.machine import read_machine
 from harness.model.machine import Machine
-
-FLUSH_FACTOR = 4
-"""A flush reads this many times the last-level cache: what a cache with imperfect replacement needs to forget all."""
+from harness.probe import ReadFlush, Spin
 
 # The last level of a CPU is shared and read at about 10 GB/s per core: twice its size is more than it holds, and four
 # times would take most of a small suite's time.
@@ -34,8 +34,8 @@ class Device(Protocol):
     def flush(self, cover_ns: int = 0) -> None:
         """Read through a buffer larger than the last-level cache, so that the next call finds none of its operands.
 
-        On a GPU this is enqueued, not waited for, and repeated until it is expected to take at least ``cover_ns``: the
-        host enqueues the next call meanwhile, so that the call's time does not contain the host's.
+        On a GPU this is enqueued, not waited for, and takes at least about ``cover_ns``: the host enqueues the next
+        call meanwhile, so that the call's time does not contain the host's.
         """
 
     def synchronize(self) -> None:
@@ -71,24 +71,27 @@ class Cpu:
 
 
 class Cuda:
-    """The current CUDA device."""
+    """The current CUDA device and its current stream."""
 
     def __init__(self, machine: Machine, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self.machine = machine
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
-        # Written once and then only read: dirty lines would be written back inside the next call's time.
-        self._buffer = torch.ones(FLUSH_FACTOR * machine.cache_bytes // 4, dtype=torch.float32, device="cuda")
-        self._sink = torch.empty((), dtype=torch.float32, device="cuda")
+        self._stream = torch.cuda.current_stream().cuda_stream
+        # Reads and never writes: dirty lines would be written back inside the next call's time.
+        self._read = ReadFlush(self.torch_device)
+        self._spin = Spin(self.torch_device)
         self._one_flush_ns = self._time_one(clock)
 
     def flush(self, cover_ns: int = 0) -> None:
-        """Enqueue as many reads of the buffer as ``cover_ns`` asks, at least one."""
-        for _ in range(max(1, -(-cover_ns // self._one_flush_ns))):
-            torch.sum(self._buffer, dim=0, out=self._sink)
+        """Enqueue a wait for what the read alone does not cover of ``cover_ns``, then the read."""
+        if cover_ns > self._one_flush_ns:
+            self._spin.launch(cover_ns - self._one_flush_ns, self._stream)
+        self._read.launch(stream=self._stream)
 
     def synchronize(self) -> None:
-        """Wait for the device."""
+        """Wait for the device, and give lines that an arm made persist in the L2 back to everybody."""
         torch.cuda.synchronize()
+        _reset_persisting_l2()
 
     def free_bytes(self) -> int:
         """Return the device's free memory after giving the allocator's cache back."""
@@ -97,14 +100,20 @@ class Cuda:
 
     def _time_one(self, clock: Callable[[], int]) -> int:
         repeats = 20
-        self._one_flush_ns = 1
-        self.flush()
+        self._read.launch(stream=self._stream)
         self.synchronize()
         start = clock()
         for _ in range(repeats):
-            self.flush()
+            self._read.launch(stream=self._stream)
         self.synchronize()
         return max(1, (clock() - start) // repeats)
+
+
+def _reset_persisting_l2() -> None:
+    driver = import_module("cuda.bindings.driver")
+    (status,) = driver.cuCtxResetPersistingL2Cache()
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise MeasurementError(f"resetting the persisting lines of the L2 failed: {status.name}")
 
 
 def names() -> tuple[str, ...]:
@@ -118,11 +127,14 @@ def open_device(name: str) -> Device:
     Raises
     ------
     UsageError
-        There is no CUDA device here, or no such name.
+        There is no CUDA device here, no such name, or what compiles the flush is not installed.
     """
     if name == "cpu":
         return Cpu(read_machine("cpu"))
     if name == "cuda" and torch.cuda.is_available():
-        return Cuda(read_machine("cuda"))
+        try:
+            return Cuda(read_machine("cuda"))
+        except CakeError as error:
+            raise UsageError(f"--device cuda cannot be used: {error}") from error
     reason = "torch sees no CUDA device" if name == "cuda" else "it must be cpu or cuda"
     raise UsageError(f"--device {name} cannot be used: {reason}; here: {', '.join(names())}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness.errors import UsageError
 from harness.model.machine import Machine
+from harness.monitor import Nvml
 
 LIBRARIES = ("triton", "nvidia-cudnn-frontend", "quack-kernels", "nvidia-cutlass-dsl", "cupti-python")
 """Optional libraries whose versions a reader of a table asks for."""
@@ -64,13 +64,20 @@ def _cpu() -> Machine:
         product=_cpu_model(),
         arch=platform.machine(),
         units=cores,
-        cache_bytes=_last_level_cache(Path("/sys/devices/system/cpu/cpu0/cache")),
+        cache_bytes=_last_level_cache(Path("/sys/devices/system/cpu")),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         peak_flops=cores * _CPU_PEAK_FLOPS_PER_CORE,
         peak_bytes_per_s=None,
         peak_source="1024 BF16 FLOP per core and clock (AMX) at 6.5 GHz; operands may lie in a cache",
         versions=_versions(),
+        settings={"threads": str(_threads())},
     )
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
 
 
 def _cpu_model() -> str:
@@ -80,20 +87,36 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _last_level_cache(folder: Path) -> int:
-    sizes = [(int((i / "level").read_text()), (i / "size").read_text().strip()) for i in folder.glob("index*")]
-    if not sizes:
-        raise UsageError(f"{folder} lists no caches; the CPU timer must know the last level's size to flush it")
-    size = max(sizes)[1]
-    unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
-    return int(size.rstrip("KM")) * unit
+def _last_level_cache(cpus: Path) -> int:
+    """Return the bytes of the last-level caches, all of them: cores in groups of a few may each have their own."""
+    found: dict[tuple[int, str], int] = {}
+    for index in cpus.glob("cpu[0-9]*/cache/index*"):
+        level, shared = (int((index / "level").read_text()), (index / "shared_cpu_list").read_text().strip())
+        found[level, shared] = _bytes((index / "size").read_text().strip())
+    if not found:
+        raise UsageError(f"{cpus} lists no caches; the CPU timer must know the last level's size to flush it")
+    last = max(level for level, _ in found)
+    return sum(size for (level, _), size in found.items() if level == last)
+
+
+def _bytes(size: str) -> int:
+    return int(size.rstrip("KM")) * {"K": 1 << 10, "M": 1 << 20}.get(size[-1], 1)
+
+
+def open_nvml() -> Nvml:
+    """Return the current CUDA device as NVML sees it."""
+    import pynvml
+    import torch
+
+    return Nvml(pynvml, str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid))
 
 
 def _cuda() -> Machine:
     import torch
 
     props = torch.cuda.get_device_properties(torch.cuda.current_device())
-    board, driver, max_clock_mhz, settings = _nvml(str(props.uuid))
+    gpu = open_nvml()
+    board = hashlib.sha256(gpu.uuid().encode()).hexdigest()[:12]
     per_clock = _FLOP_PER_SM_CLOCK.get(props.major)
     bandwidth = _PEAK_BANDWIDTH.get(props.name)
     return Machine(
@@ -103,48 +126,10 @@ def _cuda() -> Machine:
         units=props.multi_processor_count,
         cache_bytes=props.L2_cache_size,
         memory_bytes=props.total_memory,
-        peak_flops=per_clock * props.multi_processor_count * 1e6 * max_clock_mhz if per_clock else None,
+        peak_flops=per_clock * props.multi_processor_count * 1e6 * gpu.max_clock_mhz() if per_clock else None,
         peak_bytes_per_s=bandwidth,
         peak_source="dense BF16 FLOP per SM and clock x SMs x the highest SM clock; data-sheet bandwidth + 5 %",
         board=board,
-        versions={**_versions(), "driver": driver},
-        settings=settings,
+        versions={**_versions(), "driver": gpu.driver()},
+        settings=gpu.settings(),
     )
-
-
-def _nvml(uuid: str) -> tuple[str, str, int, dict[str, str]]:
-    """Return (hash of the board, driver, highest SM clock in MHz, settings) of the GPU that torch calls ``uuid``."""
-    import pynvml as nvml
-
-    nvml.nvmlInit()
-    try:
-        handle = _handle(nvml, uuid)
-        readings: dict[str, Callable[[], str]] = {
-            "power limit": lambda: f"{nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000:.0f} W",
-            "persistence": lambda: _on(nvml.nvmlDeviceGetPersistenceMode(handle)),
-            "ECC": lambda: _on(nvml.nvmlDeviceGetEccMode(handle)[0]),
-            "MIG": lambda: _on(nvml.nvmlDeviceGetMigMode(handle)[0]),
-        }
-        settings: dict[str, str] = {}
-        for name, read in readings.items():
-            try:
-                settings[name] = read()
-            except nvml.NVMLError as error:
-                settings[name] = f"unknown ({error})"
-        digest = hashlib.sha256(nvml.nvmlDeviceGetUUID(handle).encode()).hexdigest()[:12]
-        clock = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
-        return digest, nvml.nvmlSystemGetDriverVersion(), int(clock), settings
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _handle(nvml: Any, uuid: str) -> Any:
-    for index in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        if nvml.nvmlDeviceGetUUID(handle).removeprefix("GPU-") == uuid:
-            return handle
-    raise UsageError(f"NVML lists no GPU with the UUID {uuid} that torch reports; is MIG on? choose a whole GPU")
-
-
-def _on(state: int) -> str:
-    return "on" if state else "off"

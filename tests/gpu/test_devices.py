@@ -1,0 +1,49 @@
+"""The flush on the real device: a read is slow after it and fast without it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from harness import devices
+from harness.probe import Spin
+
+pytestmark = pytest.mark.gpu
+
+
+def events_around(call: Callable[[], object], *, cover_ns: int = 1_000_000) -> float:
+    """Return the milliseconds of ``call``, enqueued while the device is busy: an empty queue would time the host."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    Spin(torch.device("cuda", 0)).launch(cover_ns)
+    start.record()
+    call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end)
+
+
+def test_a_read_is_slower_after_the_flush_than_before_it() -> None:
+    device = devices.open_device("cuda")
+    operand = torch.ones(32 << 20, dtype=torch.uint8, device="cuda").view(torch.float32)
+    sink = torch.empty((), device="cuda")
+
+    def read() -> object:
+        return torch.sum(operand, dim=0, out=sink)
+
+    warm, cold = [], []
+    for _ in range(20):
+        read()
+        warm.append(events_around(read))
+        device.flush()
+        cold.append(events_around(read))
+
+    print(f"32 MiB read warm {sorted(warm)[10]:.4f} ms, cold {sorted(cold)[10]:.4f} ms")
+    assert sorted(cold)[10] > 1.2 * sorted(warm)[10]
+
+
+def test_the_flush_lasts_as_long_as_it_is_asked_to_cover() -> None:
+    device = devices.open_device("cuda")
+
+    lasted_ms = events_around(lambda: device.flush(cover_ns=2_000_000))
+
+    assert 1.9 < lasted_ms < 2.4
