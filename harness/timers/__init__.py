@@ -7,7 +7,7 @@ A whole paired group goes to one timer, so that no group can mix two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from harness import plugins
@@ -37,6 +37,22 @@ class TimedCall:
     enqueue_ns: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """What a timer that sees the device's records has seen in a row so far; empty for a timer that does not.
+
+    Attributes
+    ----------
+    records
+        What became of the records: seen, attributed, orphans, dropped, ...
+    kernels
+        Arm -> each set of kernels, memsets and copies that one of its calls launched, as ``name x count``.
+    """
+
+    records: dict[str, int | None] = field(default_factory=dict)
+    kernels: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+
+
 class Timer(Protocol):
     """A way to time calls."""
 
@@ -45,7 +61,10 @@ class Timer(Protocol):
         """What its numbers are, as a table's environment line says it."""
 
     def start_row(self, case_id: str) -> None:
-        """Be told that the calls of another row follow."""
+        """Be told that the calls of another row follow, or, with the same ``case_id``, that the row starts again."""
+
+    def traced(self) -> Traced:
+        """Return what was seen of the row's records."""
 
     def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
         """Run the calls in order, each with cold caches; return one sample for each, as it was read."""

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
 from harness.devices import Device
 from harness.model.machine import Machine
 from harness.model.sample import Sample
-from harness.timers import TimedCall, refuse_argument
+from harness.timers import TimedCall, Traced, refuse_argument
 
-# The read before a call covers the host's enqueue time with this margin; otherwise the event pair measures Python.
+
+class Event(Protocol):
+    """What the timer asks of a CUDA event."""
+
+    def record(self) -> object:
+        """Enqueue the event."""
+
+    def query(self) -> bool:
+        """Return whether the device has come to it."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Return the milliseconds to ``end``."""
+
+
+def _new_event() -> Event:
+    return torch.cuda.Event(enable_timing=True)
+
+
+# What runs before a call covers the host's enqueue time with this margin; otherwise the event pair measures Python.
 COVER = 1.5
+
+DRY = "the device was idle before the call was enqueued, so the events hold the host's time"
 
 
 def why_not(machine: Machine) -> str | None:
@@ -31,30 +54,58 @@ class CudaEventTimer:
     """Records one event before and one after each call; their distance is the span, to about half a microsecond.
 
     The span holds the gaps between an arm's kernels and the launch of the first one; kernels are not seen, so there is
-    no busy time.
+    no busy time. A call whose first event is over before the host has enqueued it all is no sample, and the arm is
+    covered for twice as long from then on: an arm that waits for the device within a call has no time by this timer.
     """
 
     heading = "CUDA events around one call, cold L2, queue pre-filled"
 
-    def __init__(self, device: Device) -> None:
+    def __init__(
+        self,
+        device: Device,
+        event: Callable[[], Event] = _new_event,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._device = device
+        self._event = event
+        self._sleep = sleep
+        self._cover: dict[str, float] = {}
 
-    def start_row(self, case_id: str) -> None:
-        """Nothing to prepare."""
+    def start_row(self, case_id: str) -> None:  # noqa: ARG002 - only the cover is kept, and each row has its own
+        """Begin with the usual cover."""
+        self._cover = {}
+
+    def traced(self) -> Traced:
+        """See no records."""
+        return Traced()
 
     def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
         """Time each call."""
-        events = [self._one(call) for call in calls]
+        pairs = [self._one(call) for call in calls]
         self._device.synchronize()
-        return [Sample(span_ns=round(1e6 * start.elapsed_time(end))) for start, end in events]
+        return [self._sample(call, pair) for call, pair in zip(calls, pairs, strict=True)]
 
-    def _one(self, call: TimedCall) -> tuple[torch.cuda.Event, torch.cuda.Event]:
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    def _one(self, call: TimedCall) -> _Pair:
+        start, end = self._event(), self._event()
         if call.gap_ns:
             self._device.synchronize()
-            time.sleep(call.gap_ns / 1e9)
-        self._device.flush(cover_ns=round(COVER * call.enqueue_ns))
+            self._sleep(call.gap_ns / 1e9)
+        self._device.flush(cover_ns=round(self._cover.get(call.arm, COVER) * call.enqueue_ns))
         start.record()
         call.launch()
+        dry = start.query()
         end.record()
-        return start, end
+        return _Pair(start=start, end=end, dry=dry)
+
+    def _sample(self, call: TimedCall, pair: _Pair) -> Sample:
+        if pair.dry:
+            self._cover[call.arm] = 2 * self._cover.get(call.arm, COVER)
+            return Sample(span_ns=math.nan, reason=DRY)
+        return Sample(span_ns=round(1e6 * pair.start.elapsed_time(pair.end)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    start: Event
+    end: Event
+    dry: bool

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from harness import timers
 from harness.errors import UnknownName, UsageError
 from harness.timers import TimedCall
 from harness.timers.cpu import CpuTimer
+from harness.timers.cuda_event import CudaEventTimer
 from tests.bench import QuietDevice, machine
 
 
@@ -96,3 +98,71 @@ def test_scripted_needs_a_file_that_exists(tmp_path: Path) -> None:
         timers.open_timer("scripted", QuietDevice())
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         timers.open_timer(f"scripted:{tmp_path / 'none.json'}", QuietDevice())
+
+
+class FakeQueue:
+    """A device that is as far behind as ``behind`` says, and events that know it."""
+
+    def __init__(self, behind: list[bool]) -> None:
+        self.behind = behind
+        self.covers: list[int] = []
+        self.log: list[str] = []
+
+    def flush(self, cover_ns: int = 0) -> None:
+        self.covers.append(cover_ns)
+        self.log.append("flush")
+
+    def synchronize(self) -> None:
+        self.log.append("wait")
+
+    def event(self) -> "FakeEvent":
+        return FakeEvent(self)
+
+
+class FakeEvent:
+    def __init__(self, queue: FakeQueue) -> None:
+        self.queue = queue
+
+    def record(self) -> None:
+        self.queue.log.append("event")
+
+    def query(self) -> bool:
+        return not self.queue.behind.pop(0)
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        return 1.2345678
+
+
+def test_events_stand_right_around_the_call_after_idle_and_flush() -> None:
+    queue = FakeQueue([True])
+    timer = CudaEventTimer(queue, event=queue.event, sleep=lambda s: queue.log.append(f"idle {s:g}"))  # type: ignore[arg-type]
+    call = TimedCall(arm="a", launch=lambda: queue.log.append("call"), gap_ns=3_000_000, enqueue_ns=1000)
+
+    (sample,) = timer.measure([call])
+
+    assert queue.log == ["wait", "idle 0.003", "flush", "event", "call", "event", "wait"]
+    assert sample.span_ns == 1_234_568
+    assert queue.covers == [1500]
+
+
+def test_back_to_back_calls_do_not_wait_for_the_device() -> None:
+    queue = FakeQueue([True, True])
+    timer = CudaEventTimer(queue, event=queue.event)  # type: ignore[arg-type]
+
+    timer.measure([TimedCall(arm="a", launch=lambda: None)] * 2)
+
+    assert queue.log.count("wait") == 1
+
+
+def test_a_call_before_which_the_queue_ran_dry_is_no_sample_and_the_next_is_covered_for_longer() -> None:
+    queue = FakeQueue([False, True])
+    timer = CudaEventTimer(queue, event=queue.event)  # type: ignore[arg-type]
+    call = TimedCall(arm="a", launch=lambda: None, enqueue_ns=1000)
+
+    (first,) = timer.measure([call])
+    (second,) = timer.measure([call])
+
+    assert math.isnan(first.span_ns)
+    assert first.reason.startswith("the device was idle before the call was enqueued")
+    assert second.span_ns == 1_234_568
+    assert queue.covers == [1500, 3000]

@@ -1,0 +1,244 @@
+"""CUPTI: the GPU time of one call from the records of its own kernels, memsets and copies."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Protocol
+
+from harness import cupti_session
+from harness.clock import RingClock
+from harness.cupti_session import CuptiSession, Role, external_id
+from harness.devices import Device
+from harness.model.machine import Machine
+from harness.model.sample import Sample
+from harness.probe import ClockProbe as Probe
+from harness.timers import TimedCall, Traced, refuse_argument
+from harness.trace import Attribution, Fault, Ledger, Record, Refused, Timed, added_ns, attribute
+
+# The host's time varies from call to call; what is enqueued before a call covers it with this margin.
+COVER = 1.5
+
+
+def why_not(machine: Machine) -> str | None:
+    """Ask for a GPU, the pinned pair of libraries, a driver, and no profiler around the process."""
+    if machine.device != "cuda":
+        return "it needs a CUDA device; use --timer cpu"
+    return cupti_session.why_not(os.environ)
+
+
+def open_timer(device: Device, argument: str | None) -> CuptiTimer:
+    """Return the timer with its session open until the process ends; it takes no argument.
+
+    Raises
+    ------
+    UsageError
+        CUPTI cannot be used, or delivers no records.
+    """
+    refuse_argument("cupti", argument)
+    session = CuptiSession(cupti_session.load(), synchronize=device.synchronize, probe=device.flush)
+    session.open()
+    # CUPTI hands over what it still holds at exit, when there is no interpreter left to take it.
+    atexit.register(session.close)
+    return CuptiTimer(device, session, probe=RingClock(Probe(device.torch_device), device.torch_device))
+
+
+class ClockProbe(Protocol):
+    """Reads the SM clock by a small kernel on the current stream."""
+
+    def read(self) -> object:
+        """Enqueue a reading and return its token; nothing is waited for."""
+
+    def clock_mhz(self, before: object, after: object) -> int | None:
+        """Return the mean clock between two readings, once the device was waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A call that got no time, and why."""
+
+    arm: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLedger:
+    """What became of the records of one row, calibration included.
+
+    Attributes
+    ----------
+    kernels
+        Arm -> every set of kernels, memsets and copies that one of its calls was seen to launch, each as
+        ``(name, how often)``. More than one set is worth a look: an arm that does the same work launches the same.
+    cover_ns
+        Arm -> how long the device is kept busy before its calls; 0 where the host is fast enough anyhow.
+    """
+
+    records: Ledger = field(default_factory=Ledger)
+    refused: tuple[Refusal, ...] = ()
+    kernels: dict[str, tuple[tuple[tuple[str, int], ...], ...]] = field(default_factory=dict)
+    cover_ns: dict[str, int] = field(default_factory=dict)
+
+
+class CuptiTimer:
+    """Runs calls in one window of a session and times each from its own records.
+
+    A call whose records cannot all be believed gets a reason instead of a time. No other clock takes over, so that a
+    paired group is of one timer or is discarded.
+
+    Parameters
+    ----------
+    session
+        Open, for as long as the timer is used.
+    probe
+        Read before and after each call, where clocks are wanted.
+    """
+
+    heading = "CUPTI GPU time of one call, cold L2, queue pre-filled where the host is slower"
+
+    def __init__(
+        self,
+        device: Device,
+        session: CuptiSession,
+        *,
+        probe: ClockProbe | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._device = device
+        self._session = session
+        self._probe = probe
+        self._sleep = sleep
+        self._case_id = ""
+        self._ledger = RowLedger()
+
+    @property
+    def ledger(self) -> RowLedger:
+        """The row's ledger so far."""
+        return self._ledger
+
+    def start_row(self, case_id: str) -> None:
+        """Begin another row. The same ``case_id`` again is the same row, started again without an arm: counts go on."""
+        if case_id != self._case_id:
+            self._case_id = case_id
+            self._ledger = RowLedger()
+
+    def traced(self) -> Traced:
+        """Return the ledger as the run file has it."""
+        kernels = {
+            arm: tuple(tuple(f"{name} x {count}" for name, count in one) for one in sets)
+            for arm, sets in self._ledger.kernels.items()
+        }
+        return Traced(records=asdict(self._ledger.records), kernels=kernels)
+
+    def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
+        """Time each call; what an arm needs enqueued before it is learned from one call more, its first in the row."""
+        for call in {call.arm: call for call in calls}.values():
+            if call.arm not in self._ledger.cover_ns:
+                self._calibrate(call)
+        return self._window(calls)[0]
+
+    def _calibrate(self, call: TimedCall) -> None:
+        timed = self._window([call])[1][0]
+        # An invalid record leaves the arm uncalibrated: its calls are covered in full until one is valid.
+        if isinstance(timed, Timed):
+            cover = cover_ns(call.enqueue_ns, timed.records)
+            self._ledger = replace(self._ledger, cover_ns={**self._ledger.cover_ns, call.arm: cover})
+
+    def _window(self, calls: Sequence[TimedCall]) -> tuple[list[Sample], list[Timed | Refused]]:
+        """Run the calls in one window; return what each is as a sample, and as a verdict."""
+        self._session.start()
+        readings = [self._one(index, call) for index, call in enumerate(calls)]
+        trace = self._session.stop()
+        places = range(len(calls))
+        helpers = (Role.FLUSH,) if self._probe is None else (Role.FLUSH, Role.PROBE)
+        found = attribute(
+            trace.records,
+            trace.external,
+            [external_id(Role.CALL, place) for place in places],
+            trace.window,
+            dropped=trace.dropped,
+            reserved_ids=[external_id(role, place) for role in helpers for place in places],
+        )
+        verdicts = judged(found, len(calls))
+        self._record(calls, found, verdicts)
+        return [self._sample(v, *r) for v, r in zip(verdicts, readings, strict=True)], verdicts
+
+    def _one(self, place: int, call: TimedCall) -> tuple[object, object]:
+        """Run one call; return the clock's readings before and after it."""
+        if call.gap_ns:
+            self._device.synchronize()
+            self._sleep(call.gap_ns / 1e9)
+        with self._session.label(external_id(Role.FLUSH, place)):
+            self._device.flush(cover_ns=self._ledger.cover_ns.get(call.arm, math.ceil(COVER * call.enqueue_ns)))
+        before = self._read(place)
+        with self._session.label(external_id(Role.CALL, place)):
+            call.launch()
+        return before, self._read(place)
+
+    def _read(self, place: int) -> object:
+        if self._probe is None:
+            return None
+        with self._session.label(external_id(Role.PROBE, place)):
+            return self._probe.read()
+
+    def _sample(self, verdict: Timed | Refused, before: object, after: object) -> Sample:
+        if isinstance(verdict, Refused):
+            return Sample(span_ns=math.nan, reason=verdict.reason)
+        clock_mhz = self._probe.clock_mhz(before, after) if self._probe else None
+        return Sample(span_ns=verdict.span_ns, busy_ns=verdict.busy_ns, clock_mhz=clock_mhz)
+
+    def _record(self, calls: Sequence[TimedCall], found: Attribution, verdicts: Sequence[Timed | Refused]) -> None:
+        refused = list(self._ledger.refused)
+        kernels = dict(self._ledger.kernels)
+        for call, verdict in zip(calls, verdicts, strict=True):
+            if isinstance(verdict, Refused):
+                refused.append(Refusal(arm=call.arm, reason=verdict.reason))
+                continue
+            launched = tuple(sorted(Counter(verdict.names).items()))
+            if launched not in kernels.get(call.arm, ()):
+                kernels[call.arm] = (*kernels.get(call.arm, ()), launched)
+        records = self._ledger.records + found.ledger
+        self._ledger = replace(self._ledger, records=records, refused=tuple(refused), kernels=kernels)
+
+
+def judged(found: Attribution, n_calls: int) -> list[Timed | Refused]:
+    """Return the verdict on each call of a window: its own, that on its flush, and the strays that ran in its time.
+
+    A call's time goes from its flush to the next call's. A stray is blamed on that call, because it is most likely work
+    that its arm launched from another thread; a stray from before the first flush, on the first call.
+    """
+    flushes = [found.reserved[external_id(Role.FLUSH, place)] for place in range(n_calls)]
+    starts = [(flush.start_ns, place) for place, flush in enumerate(flushes) if isinstance(flush, Timed)]
+    strays: dict[int, list[Record]] = {}
+    for stray in found.orphans:
+        place = max((place for start, place in starts if start <= stray.start_ns), default=0)
+        strays.setdefault(place, []).append(stray)
+    verdicts = [found.calls[external_id(Role.CALL, place)] for place in range(n_calls)]
+    for place, flush in enumerate(flushes):
+        if isinstance(flush, Refused) and isinstance(verdicts[place], Timed):
+            verdicts[place] = Refused(fault=flush.fault, reason=f"its flush: {flush.reason}")
+        if mine := strays.get(place):
+            reason = f"{len(mine)} records without an id ran in its time, the first {mine[0].name or mine[0].kind}"
+            verdicts[place] = Refused(fault=Fault.STRAY, reason=reason)
+    return verdicts
+
+
+def cover_ns(enqueue_ns: int, records: Sequence[Record]) -> int:
+    """Return how long the device must be busy before a call so that no record but the first waits for the host.
+
+    Assumes that the host enqueues the call's ``records`` at a steady pace over ``enqueue_ns``. The device, once it has
+    begun, is done with the first j records after the length of their union; the host needs j + 1 paces to enqueue the
+    next. An arm with one kernel needs no cover, nor one whose kernels outlast their launches.
+    """
+    pace_ns = COVER * enqueue_ns / len(records)
+    cover, done_ns = 0.0, 0
+    for j, added in enumerate(added_ns((r.start_ns, r.end_ns) for r in records)):
+        if j:
+            cover = max(cover, pace_ns * (j + 1) - done_ns)
+        done_ns += added
+    return math.ceil(cover)
