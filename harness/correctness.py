@@ -12,7 +12,7 @@ from harness.arms import Operands, Prepared, new_output
 from harness.errors import MeasurementError, first_line
 from harness.model.case import Case
 from harness.model.run import Check
-from harness.operands import REFERENCE_ROWS
+from harness.operands import REFERENCE_ROWS, fill, fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +23,26 @@ class Verdict:
     check: Check | None
 
 
-def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared]) -> dict[str, Verdict]:
+def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared], *, seed: int) -> dict[str, Verdict]:
     """Call each arm once with a poisoned output and compare every element with FP64.
 
-    The reference is computed once, in parts, for all arms. An exception of an arm is its verdict, not ours.
+    The reference is computed once, in parts, for all arms. An exception of an arm is its verdict, not ours; so is a
+    write to the inputs, which are then made again from ``seed`` for the other arms.
     """
     outputs: dict[str, torch.Tensor] = {}
     verdicts: dict[str, Verdict] = {}
+    given = fingerprint(operands)
     for name, arm in arms.items():
         try:
-            outputs[name] = _poisoned_call(case, operands, arm)
+            output = _poisoned_call(case, operands, arm)
         except Exception as error:  # noqa: BLE001 - whatever an arm raises is the recorded reason for its missing time
             verdicts[name] = Verdict(failure=f"raised {type(error).__name__}: {first_line(error)}", check=None)
+            continue
+        if fingerprint(operands) == given:
+            outputs[name] = output
+            continue
+        verdicts[name] = Verdict(failure="wrote to its inputs, which all arms share", check=None)
+        fill(operands, seed=seed)
     tallies = {name: _Tally() for name in outputs}
     for part in _reference_parts(case, operands):
         for name, output in outputs.items():
@@ -126,13 +134,11 @@ def _split(rows: slice) -> Iterator[slice]:
 
 
 def _poisoned_call(case: Case, operands: Operands, arm: Prepared) -> torch.Tensor:
-    expected = new_output(case, operands.offs.device)
-    # An arm that allocates gets this block back from the allocator, so an element that it leaves unwritten is NaN.
+    expected = arm.out if arm.out is not None else new_output(case, operands.offs.device)
+    # An arm that allocates most likely gets this block back from the allocator, with the NaN in it.
     expected.fill_(math.nan)
     size, dtype = expected.shape, expected.dtype
     del expected
-    if arm.out is not None:
-        arm.out.fill_(math.nan)
     output = arm.launch()
     if arm.out is not None and output.data_ptr() != arm.out.data_ptr():
         raise MeasurementError("the call returned another tensor than the output it was given")

@@ -20,21 +20,44 @@ def make_operands(case: Case, *, seed: int, device: torch.device) -> Operands:
     """
     s = case.shape
 
-    def normal(stream: int, *size: int) -> torch.Tensor:
-        generator = torch.Generator(device).manual_seed(3 * seed + stream)
-        return torch.randn(size, dtype=torch.bfloat16, device=device, generator=generator)
+    def empty(*size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.bfloat16, device=device)
 
-    return Operands(
-        x=normal(0, s.M, s.K) if case.op != "dX" else None,
-        w=normal(1, s.E, s.N, s.K) if case.op != "dW" else None,
-        g=normal(2, s.M, s.N) if case.op != "fwd" else None,
-        offs=torch.tensor(list(accumulate(s.group_sizes)), dtype=torch.int32, device=device),
+    operands = Operands(
+        x=empty(s.M, s.K) if case.op != "dX" else None,
+        w=empty(s.E, s.N, s.K) if case.op != "dW" else None,
+        g=empty(s.M, s.N) if case.op != "fwd" else None,
+        offs=torch.empty(s.E, dtype=torch.int32, device=device),
         group_sizes=s.group_sizes,
     )
+    fill(operands, seed=seed)
+    return operands
+
+
+def fill(operands: Operands, *, seed: int) -> None:
+    """Write the values of :func:`make_operands` into ``operands``, whatever an arm left there."""
+    for stream, tensor in enumerate((operands.x, operands.w, operands.g)):
+        if tensor is not None:
+            generator = torch.Generator(tensor.device).manual_seed(3 * seed + stream)
+            torch.randn(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator, out=tensor)
+    operands.offs.copy_(torch.tensor(list(accumulate(operands.group_sizes)), dtype=torch.int32))
+
+
+def fingerprint(operands: Operands) -> tuple[int, ...]:
+    """Return a sum of each input's bits: it changes when an arm writes to one (unless it takes pains to hide it)."""
+    sums = []
+    for tensor in (operands.x, operands.w, operands.g, operands.offs):
+        if tensor is not None:
+            bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+            sums.append(bits.sum(dtype=torch.int64))
+    return tuple(int(s) for s in sums)
 
 
 def memory_bytes(case: Case, n_arms: int) -> int:
-    """Return the device bytes that a row needs: inputs, one output an arm, and the FP64 reference with its operands."""
+    """Return the device bytes that a row needs: inputs, outputs, and the FP64 reference with its operands.
+
+    One output an arm, and two more: an arm that goes through autograd keeps a forward output and a leaf alive.
+    """
     s = case.shape
     x, w, g = 2 * s.M * s.K, 2 * s.E * s.N * s.K, 2 * s.M * s.N
     inputs = {"fwd": x + w, "dX": g + w, "dW": g + x}.get(case.op, x + w + g)
@@ -44,4 +67,4 @@ def memory_bytes(case: Case, n_arms: int) -> int:
     # FP64 copies of the operands' part and of the result, and about four temporaries of the result's size to compare.
     result = s.N * s.K if case.op == "dW" else rows * max(s.N, s.K)
     reference = 8 * (rows * (s.N + s.K) + s.N * s.K + 5 * result)
-    return inputs + n_arms * output + reference
+    return inputs + n_arms * output + 2 * max(x, w, g, dw) + reference

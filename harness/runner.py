@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from harness.arms import Arm, Operands, Prepared
 from harness.correctness import Verdict, check_arms
-from harness.devices import Device
 from harness.errors import first_line
 from harness.model.case import Case
 from harness.model.run import ArmOutcome, Row
-from harness.model.sample import Samples
-from harness.operands import make_operands, memory_bytes
+from harness.operands import fingerprint, make_operands, memory_bytes
 from harness.protocols import paired_groups
-from harness.timers import Timer
+from harness.protocols.paired_groups import Measured, Session
+from harness.protocols.regimes import Regime
 
 # What fragmentation, the libraries' workspaces and CUDA graphs may take beside the tensors of a row.
 MEMORY_RESERVE = 0.05
@@ -24,20 +23,25 @@ MEMORY_RESERVE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What measuring a row needs: the arms, where, by which timer, how often, from which seed."""
+    """What measuring a case needs: the arms, a session, the seed of the inputs.
+
+    Attributes
+    ----------
+    twins
+        Name of an arm -> the name under which it runs once more, as an A/A pair.
+    """
 
     arms: tuple[Arm, ...]
-    device: Device
-    timer: Timer
-    groups: int
+    session: Session
     seed: int
+    twins: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
-    """A row, and whether the device can go on after it."""
+class MeasuredCase:
+    """A case's rows, one a regime, and why the device cannot go on after them, if so."""
 
-    row: Row
+    rows: tuple[Row, ...]
     device_lost: str = ""
 
 
@@ -50,75 +54,97 @@ def why_not_row(case: Case, n_arms: int, free_bytes: int) -> str:
     return f"needs {needed / 2**30:.1f} GiB of device memory for {n_arms} arms, {usable / 2**30:.1f} GiB are usable"
 
 
-def measure_row(case: Case, regime: str, bench: Bench, *, machine: int) -> MeasuredRow:
-    """Measure one case in one regime; whatever an arm does wrong is recorded, never raised."""
-    machine_facts = bench.device.machine
-    reasons = {arm.info.name: arm.why_not(case, machine_facts) for arm in bench.arms}
+def measure_case(case: Case, regimes: Sequence[Regime], bench: Bench, *, machine: int) -> MeasuredCase:
+    """Measure one case in each of ``regimes``; whatever an arm does wrong is recorded, never raised."""
+    device = bench.session.device
+    reasons = {arm.info.name: arm.why_not(case, device.machine) for arm in bench.arms}
     runnable = [arm for arm in bench.arms if reasons[arm.info.name] is None]
-    outcomes = {name: ArmOutcome(status="unsupported", reason=reason) for name, reason in reasons.items() if reason}
-    row = Row(case=case, machine=machine, regime=regime, n_groups=0, arms=_in_order(outcomes, bench.arms))
+    unsupported = {name: ArmOutcome(status="unsupported", reason=reason) for name, reason in reasons.items() if reason}
+    blank = [Row(case=case, machine=machine, regime=r.name, n_groups=0, arms=unsupported) for r in regimes]
     if not runnable:
-        return MeasuredRow(row=row)
-    skipped = why_not_row(case, len(runnable), bench.device.free_bytes())
-    if skipped:
-        return MeasuredRow(row=replace(row, skipped=skipped))
+        return MeasuredCase(rows=tuple(blank))
+    if skipped := why_not_row(case, len(runnable), device.free_bytes()):
+        return MeasuredCase(rows=tuple(replace(row, skipped=skipped) for row in blank))
     try:
-        operands = make_operands(case, seed=bench.seed, device=bench.device.torch_device)
+        operands = make_operands(case, seed=bench.seed, device=device.torch_device)
+        rows = _Attempt(case, operands, runnable, bench).rows(blank, regimes)
     except torch.OutOfMemoryError as error:
-        return MeasuredRow(row=replace(row, skipped=f"inputs do not fit in memory: {first_line(error)}"))
-    try:
-        measured, timed = _measure_arms(case, operands, runnable, bench)
+        # Not an arm's fault: inputs, reference or comparison. What an arm itself cannot allocate is its own failure.
+        skipped = f"does not fit in memory: {first_line(error)}"
+        return MeasuredCase(rows=tuple(replace(row, skipped=skipped) for row in blank))
     except Exception:
-        lost = _device_lost(bench.device)
+        lost = _device_lost(bench)
         if not lost:
             raise
         # A kernel's fault shows at whatever comes next, so nobody can say whose it was: no arm has a time.
         failed = ArmOutcome(status="failed", reason=f"the device was lost in this row: {lost}")
-        outcomes |= {arm.info.name: failed for arm in runnable}
-        return MeasuredRow(row=replace(row, arms=_in_order(outcomes, bench.arms)), device_lost=lost)
-    outcomes |= timed
-    row = replace(
-        row,
-        n_groups=measured.n_groups,
-        arms=_in_order(outcomes, bench.arms),
-        samples=measured.samples,
-        discarded=measured.discarded,
-    )
-    return MeasuredRow(row=row, device_lost=_device_lost(bench.device))
+        outcomes = unsupported | {arm.info.name: failed for arm in runnable}
+        return MeasuredCase(
+            rows=tuple(replace(row, arms=_in_order(outcomes, bench)) for row in blank), device_lost=lost
+        )
+    return MeasuredCase(rows=rows, device_lost=_device_lost(bench))
 
 
-def _measure_arms(
-    case: Case, operands: Operands, arms: Iterable[Arm], bench: Bench
-) -> tuple[paired_groups.Measured, dict[str, ArmOutcome]]:
-    prepared, outcomes = _prepare(case, operands, arms)
-    before = check_arms(case, operands, prepared)
-    right = {name: arm for name, arm in prepared.items() if not before[name].failure}
-    measured = paired_groups.measure(
-        right,
-        timer=bench.timer,
-        device=bench.device,
-        groups=bench.groups,
-        floor_ns=bench.device.machine.floor_ns(case),
-        case_id=case.case_id,
-    )
-    timed = {name: arm for name, arm in right.items() if name not in measured.failures}
-    # A second poisoned call after hundreds: state that a call leaves behind (tickets, sums, plans) shows here.
-    after = check_arms(case, operands, timed)
-    for name, arm in prepared.items():
-        outcomes[name] = _outcome(arm, before[name], measured.failures.get(name, ""), after.get(name))
-    return _keep(measured, {name for name, outcome in outcomes.items() if outcome.status == "measured"}), outcomes
+class _Attempt:
+    """One case on its way through prepare, check, time and check."""
+
+    def __init__(self, case: Case, operands: Operands, arms: Sequence[Arm], bench: Bench) -> None:
+        self._case = case
+        self._operands = operands
+        self._bench = bench
+        self._prepared: dict[str, Prepared] = {}
+        self._unprepared: dict[str, ArmOutcome] = {}
+        for arm in arms:
+            try:
+                self._prepared[arm.info.name] = arm.prepare(case, operands)
+            except Exception as error:  # noqa: BLE001 - what an arm raises is the reason for its missing time
+                reason = f"could not be prepared: {type(error).__name__}: {first_line(error)}"
+                self._unprepared[arm.info.name] = ArmOutcome(status="failed", reason=reason)
+
+    def rows(self, blank: Sequence[Row], regimes: Sequence[Regime]) -> tuple[Row, ...]:
+        given = fingerprint(self._operands)
+        before = self._check(self._prepared)
+        right = {name: arm for name, arm in self._prepared.items() if not before[name].failure}
+        measured = [self._measure(right, regime) for regime in regimes]
+        if fingerprint(self._operands) == given:
+            # A poisoned call after hundreds: state that a call leaves behind (tickets, sums, plans) shows here.
+            after = self._check(right)
+        else:
+            after = {name: Verdict(failure=SPOILT, check=None) for name in right}
+        return tuple(self._row(row, m, before, after) for row, m in zip(blank, measured, strict=True))
+
+    def _check(self, arms: Mapping[str, Prepared]) -> dict[str, Verdict]:
+        return check_arms(self._case, self._operands, arms, seed=self._bench.seed)
+
+    def _measure(self, right: Mapping[str, Prepared], regime: Regime) -> Measured:
+        twins = {again: right[name] for name, again in self._bench.twins.items() if name in right}
+        session = self._bench.session
+        floor_ns = session.device.machine.floor_ns(self._case)
+        return paired_groups.measure({**right, **twins}, regime, session, floor_ns=floor_ns, case_id=self._case.case_id)
+
+    def _row(self, blank: Row, measured: Measured, before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Row:
+        if measured.skipped:
+            return replace(blank, skipped=measured.skipped)
+        outcomes = blank.arms | self._unprepared
+        for name, arm in self._prepared.items():
+            again = self._bench.twins.get(name)
+            outcomes[name] = _outcome(arm, before[name], measured.failures.get(name, ""), after.get(name))
+            if again and name in after:
+                outcomes[again] = _outcome(arm, before[name], measured.failures.get(again, ""), after[name])
+        timed = {name for name, outcome in outcomes.items() if outcome.status == "measured"}
+        return replace(
+            blank,
+            n_groups=measured.n_groups if timed else 0,
+            arms=_in_order(outcomes, self._bench),
+            samples=measured.samples.only(timed),
+            discarded=measured.discarded,
+            states=measured.states if timed else (),
+            records=measured.records,
+            kernels=measured.kernels,
+        )
 
 
-def _prepare(case: Case, operands: Operands, arms: Iterable[Arm]) -> tuple[dict[str, Prepared], dict[str, ArmOutcome]]:
-    prepared: dict[str, Prepared] = {}
-    outcomes: dict[str, ArmOutcome] = {}
-    for arm in arms:
-        try:
-            prepared[arm.info.name] = arm.prepare(case, operands)
-        except Exception as error:  # noqa: BLE001 - whatever an arm raises is the recorded reason for its missing time
-            reason = f"could not be prepared: {type(error).__name__}: {first_line(error)}"
-            outcomes[arm.info.name] = ArmOutcome(status="failed", reason=reason)
-    return prepared, outcomes
+SPOILT = "an arm wrote to the inputs, which all arms share, while the row was timed"
 
 
 def _outcome(arm: Prepared, before: Verdict, failure: str, after: Verdict | None) -> ArmOutcome:
@@ -132,27 +158,14 @@ def _outcome(arm: Prepared, before: Verdict, failure: str, after: Verdict | None
     return ArmOutcome(status="measured", note=arm.note, check=before.check)
 
 
-def _keep(measured: paired_groups.Measured, names: set[str]) -> paired_groups.Measured:
-    kept = [index for index, name in enumerate(measured.samples.arm) if name in names]
-    s = measured.samples
-    samples = Samples(
-        group=tuple(s.group[i] for i in kept),
-        position=tuple(s.position[i] for i in kept),
-        arm=tuple(s.arm[i] for i in kept),
-        span_ns=tuple(s.span_ns[i] for i in kept),
-        busy_ns=tuple(s.busy_ns[i] for i in kept),
-        clock_mhz=tuple(s.clock_mhz[i] for i in kept),
-    )
-    return replace(measured, samples=samples, n_groups=measured.n_groups if kept else 0)
+def _in_order(outcomes: Mapping[str, ArmOutcome], bench: Bench) -> dict[str, ArmOutcome]:
+    names = [name for arm in bench.arms for name in (arm.info.name, bench.twins.get(arm.info.name, ""))]
+    return {name: outcomes[name] for name in names if name in outcomes}
 
 
-def _in_order(outcomes: Mapping[str, ArmOutcome], arms: Iterable[Arm]) -> dict[str, ArmOutcome]:
-    return {arm.info.name: outcomes[arm.info.name] for arm in arms if arm.info.name in outcomes}
-
-
-def _device_lost(device: Device) -> str:
+def _device_lost(bench: Bench) -> str:
     try:
-        device.synchronize()
+        bench.session.device.synchronize()
     except Exception as error:  # noqa: BLE001 - a device that cannot be waited for is lost, whatever it says
         return first_line(error)
     return ""

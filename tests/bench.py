@@ -13,7 +13,7 @@ from harness.model.machine import Machine
 from harness.model.run import ArmInfo
 from harness.model.sample import Sample
 from harness.model.shape import Shape
-from harness.timers import TimedCall
+from harness.timers import TimedCall, Traced
 
 
 def small_case(
@@ -117,6 +117,9 @@ class FunctionTimer:
 
     def start_row(self, case_id: str) -> None:
         self._index = 0
+
+    def traced(self) -> Traced:
+        return Traced()
 
     def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
         samples = []

@@ -47,21 +47,33 @@ def state(path: Path) -> tuple[int, str]:
         return 0, str(error)
 
 
-def one_kill(folder: Path, path: Path, moment_s: float) -> dict[str, object]:
+def rows_announced(announced: Path) -> int:
+    """Count the rows that the child's progress lines say are done."""
+    text = announced.read_text() if announced.exists() else ""
+    return sum(line[:1].isdigit() for line in text.splitlines(keepends=True) if line.endswith("\n"))
+
+
+def one_kill(folder: Path, path: Path, after_rows: int, moment_s: float) -> dict[str, object]:
+    """Kill a run ``moment_s`` after it has announced ``after_rows`` rows (or when it ends before that)."""
     before, _ = state(path)
     announced = folder / "announced.txt"
     pid = os.fork()
     if pid == 0:
         child(folder, path, announced)
+    while (
+        rows_announced(announced) < after_rows
+        and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    ):
+        time.sleep(0.001)
     time.sleep(moment_s)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     after, unreadable = state(path)
-    lines = [line for line in announced.read_text().splitlines() if line[:1].isdigit()] if announced.exists() else []
+    lines = rows_announced(announced)
     announced.unlink(missing_ok=True)
     return {
         "before": before,
-        "announced": len(lines),
+        "announced": lines,
         "after": after,
         "unreadable": unreadable,
         "killed": os.WIFSIGNALED(status),
@@ -75,7 +87,9 @@ def run(folder: Path, kills: int, seed: int) -> None:
     number = 0
     for _ in range(kills):
         path = folder / f"run{number}.json"
-        result = one_kill(folder, path, chance.uniform(0.0, 0.35))
+        # From the start of the process on, or within about two rows' time of a row's end.
+        after_rows = chance.choice([0, 1, 2, 3, 5, 8])
+        result = one_kill(folder, path, after_rows, chance.uniform(0.0, 0.02 if after_rows else 0.3))
         print(json.dumps(result), flush=True)
         if not result["killed"] or result["after"] == 200:
             number += 1

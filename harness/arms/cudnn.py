@@ -22,7 +22,9 @@ FORWARD_BACKEND = 91800
 WGRAD_BACKEND = 92200
 
 # Tried on an H200 with cuDNN 9.19.0 and front end 1.32.0: "no valid engine configs" for W as dX reads it.
-ROW_MAJOR_W = "cuDNN 9.19 has no plan for W row-major, as dX reads it; it would need a transposed copy of W"
+ROW_MAJOR_W = (
+    "dX reads W row-major, for which no plan was found (tried with cuDNN 9.19.0); it would need a transposed copy of W"
+)
 
 TIMED_ROUNDS = 5
 """Calls of each plan when the fastest is chosen, plans in turn."""

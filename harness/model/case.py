@@ -66,10 +66,20 @@ class Case:
 
         Weights of an empty expert are not read; the weight gradient of an empty expert is written (zeros).
         """
+        return self.input_bytes + self.output_bytes
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the inputs that a call must read: of a training step's, x, w and g once each."""
         s = self.shape
         live = sum(size > 0 for size in s.group_sizes)
-        x, y = 2 * s.M * s.K, 2 * s.M * s.N
-        w = 2 * live * s.N * s.K
+        x, w, g = 2 * s.M * s.K, 2 * live * s.N * s.K, 2 * s.M * s.N
+        return {"fwd": x + w, "dX": g + w, "dW": g + x}.get(self.op, x + w + g)
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the outputs: of a training step's, y, dX and dW."""
+        s = self.shape
+        y, dx = 2 * s.M * s.N, 2 * s.M * s.K
         dw = BYTES_OF[self.out_dtype] * s.E * s.N * s.K
-        step = (x + w + y) + (y + w + x) + (y + x + dw)
-        return {"fwd": x + w + y, "dX": y + w + x, "dW": y + x + dw, "ckpt ES": step, "ckpt": step + x + w + y}[self.op]
+        return {"fwd": y, "dX": dx, "dW": dw}.get(self.op, y + dx + dw)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.model.case import Case
+from harness.model.conditions import ClockEnergy, Discards, GpuStates, Launches, RecordCount
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo, ArmOutcome
 
@@ -18,7 +19,12 @@ SOTA = "sota"
 BEST_KNOWN = "best_known"
 """Role: in each row the fastest of all arms that are not ours."""
 
+CLOCK_APART = 0.01
+"""Where the clocks of new and baseline differ by more, time alone gives no verdict: cycles must agree with it."""
+
 Metric = Literal["span", "busy"]
+
+LimitKind = Literal["failed", "unsupported", "skipped", "other-regime", "host-bound", "no-ratio"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +37,15 @@ class Environment:
         The model, product and architecture: cards of one model pool, different models never do.
     groups
         The counts of paired groups that its rows have, each once, ascending.
+    states
+        What its driver said after the groups, one a regime; empty where no driver tells.
     """
 
     device: str
     machine: Machine
     run_ids: tuple[str, ...]
     groups: tuple[int, ...]
+    states: tuple[GpuStates, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,10 @@ class Ratio:
         Group ratios behind it, over all cards.
     busy_median
         The same of busy times, where both arms have them.
+    cycles_median
+        The same of cycles, where both arms have clocks.
+    clock
+        SM clock of new / SM clock of the baseline, the median likewise.
     spread
         (max - min) / median of the first six group ratios, the median over the cards; None for a single group.
     noise
@@ -70,8 +83,20 @@ class Ratio:
     max: float
     n: int
     busy_median: float | None
+    cycles_median: float | None
+    clock: float | None
     spread: float | None
     noise: float | None
+
+    @property
+    def clocks_apart(self) -> bool:
+        """Whether the two arms' clocks differ by more than :data:`CLOCK_APART`."""
+        return self.clock is not None and abs(self.clock - 1) > CLOCK_APART
+
+    @property
+    def cycles_disagree(self) -> bool:
+        """Whether time names a faster arm and cycles do not name the same."""
+        return self.cycles_median is not None and self.median != 1 and (self.median - 1) * (self.cycles_median - 1) <= 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +110,9 @@ class ArmFigure:
     span_ns, busy_ns, clock_mhz, cycles
         Median over the groups, then over the cards. Cycles are span times the SM clock of that moment.
     joules
-        Energy of one call.
+        Energy of one call, the flush before it included; the median likewise.
+    calls
+        Calls behind the figure, over all groups and cards.
     tflops
         The case's FLOPs over ``span_ns``, in TFLOP/s.
     gap
@@ -93,7 +120,7 @@ class ArmFigure:
     outcomes
         What the runs say of it, one a run: reason, note and check.
     paired
-        This arm / new; None for new itself, and where the two never ran in one group.
+        This arm / new; None for new itself, for a twin, and where the two never ran in one group.
     """
 
     arm: str
@@ -104,6 +131,7 @@ class ArmFigure:
     clock_mhz: float | None = None
     cycles: float | None = None
     joules: float | None = None
+    calls: int | None = None
     tflops: float | None = None
     gap: float | None = None
     paired: Ratio | None = None
@@ -125,8 +153,10 @@ class ReportRow:
         The arms in these roles.
     ratios
         At most one a column, in the order of the columns.
+    aa
+        Arm / its twin, one for each A/A pair: in them all that is not 1 is noise.
     host_bound
-        Arms whose gap exceeds the limit; such a row is in no geomean.
+        Arms (twins apart) whose gap exceeds the limit; such a row is in no geomean.
     discarded
         Groups that were measured and thrown away.
     """
@@ -140,8 +170,9 @@ class ReportRow:
     sota: str | None
     best_known: str | None
     ratios: tuple[Ratio, ...]
+    aa: tuple[Ratio, ...]
     host_bound: tuple[str, ...]
-    discarded: int
+    discarded: Discards
 
     def figure(self, arm: str) -> ArmFigure | None:
         """Return what is known of ``arm`` in this row."""
@@ -204,6 +235,12 @@ class Standing:
         How many rows would be wholly above (and as many wholly below) if new and baseline were equally fast.
     spread_median, spread_p90, spread_rows
         Of the rows' noise figures, and how many rows have one.
+    clock_rows
+        Rows in which the clocks of both arms are known.
+    clocks_apart
+        Those in which they differ by more than :data:`CLOCK_APART`.
+    cycles_disagree
+        Those of ``clocks_apart`` in which cycles do not name the arm as faster that time names.
     """
 
     device: str
@@ -220,6 +257,46 @@ class Standing:
     spread_median: float | None
     spread_p90: float | None
     spread_rows: int
+    clock_rows: int
+    clocks_apart: tuple[RowRatio, ...]
+    cycles_disagree: tuple[RowRatio, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AaStanding:
+    """How an arm compares with itself over the rows of one device and regime: the noise floor of the run.
+
+    Attributes
+    ----------
+    arm, twin
+        The arm, and the name under which the same prepared call ran once more.
+    rows
+        Rows that have both; host-bound ones are left out, as from every count.
+    value
+        Geometric mean of arm / twin.
+    within
+        Rows at most ``limit`` away from 1.
+    wholly_above, wholly_below
+        Rows whose every group ratio is above or below 1; chance gives ``chance`` of each.
+    p95
+        Distance from 1 that 95 % of the rows do not exceed.
+    largest
+        The row furthest from 1.
+    """
+
+    device: str
+    regime: str
+    arm: str
+    twin: str
+    rows: int
+    value: float
+    limit: float
+    within: int
+    wholly_above: int
+    wholly_below: int
+    chance: float
+    p95: float
+    largest: RowRatio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,13 +315,14 @@ class Limit:
     Attributes
     ----------
     kind
-        ``unsupported``, ``failed``: the arm's; ``skipped``: the whole row; ``host-bound``: measured, and out of the
-        geomeans; ``no-ratio``: new or every baseline of the column has no time.
+        ``unsupported``, ``failed``: the arm's; ``skipped``: the whole row; ``other-regime``: left to
+        another regime by a rule of this one; ``host-bound``: measured, and out of the geomeans; ``no-ratio``: new or
+        every baseline of the column has no time.
     what
-        The arm, or for ``no-ratio`` the column; empty for ``skipped``.
+        The arm; for ``no-ratio`` the column, for ``other-regime`` the regime; empty for ``skipped``.
     """
 
-    kind: Literal["unsupported", "failed", "skipped", "host-bound", "no-ratio"]
+    kind: LimitKind
     what: str
     reason: str
     rows: tuple[RowName, ...]
@@ -271,8 +349,18 @@ class Report:
         What it is compared with, in order: roles and names of arms.
     arms
         All arms of the runs.
+    heading
+        What the timer says its numbers are.
     revision
         Of the measured tree; one for all runs.
+    aa
+        One a device, regime and A/A pair.
+    clock_energy
+        One a device, regime, operation and arm, where clock, energy or busy time is known.
+    records
+        What became of the tracer's records; empty for a timer without.
+    launches
+        What calls launch, one an arm that a tracer saw.
     limits
         Everything that has no number, in the order of its kinds.
     """
@@ -281,6 +369,7 @@ class Report:
     columns: tuple[str, ...]
     arms: tuple[ArmInfo, ...]
     timer: str
+    heading: str
     protocol: str
     method_version: int
     revision: str
@@ -290,6 +379,10 @@ class Report:
     rows: tuple[ReportRow, ...]
     geomeans: tuple[Geomean, ...]
     standings: tuple[Standing, ...]
+    aa: tuple[AaStanding, ...]
+    clock_energy: tuple[ClockEnergy, ...]
+    records: tuple[RecordCount, ...]
+    launches: tuple[Launches, ...]
     limits: tuple[Limit, ...]
     missing: tuple[Missing, ...]
 

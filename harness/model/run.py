@@ -29,12 +29,15 @@ class ArmInfo:
         Whether it is one of ours; the others are baselines.
     note
         What a reader must know of it: ``group sizes known on the host``.
+    twin_of
+        The arm that this one is again, in an A/A pair: the same prepared call under another name.
     """
 
     name: str
     key: str
     is_cake: bool
     note: str
+    twin_of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +90,39 @@ class ArmOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """A paired group that was measured and thrown away, with the sample that was the reason."""
+    """A paired group that was measured and thrown away, with what it had measured.
 
+    Attributes
+    ----------
+    attempt
+        How often the row had been started before, without an arm that then failed.
+    arm
+        Whose sample was the reason; empty where it was the machine.
+    span_ns
+        Arm -> its time in the group; ``None`` where there was none that could be one.
+    """
+
+    attempt: int
     group: int
     arm: str
     reason: str
+    span_ns: dict[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """What the driver said of the GPU right after a paired group.
+
+    Attributes
+    ----------
+    throttle
+        Names of the reasons that held the clock down, e.g. ``power cap``; empty when none did.
+    """
+
+    clock_mhz: int
+    power_w: float
+    temperature_c: int
+    throttle: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +137,12 @@ class Row:
         Paired groups that count, over the arms that ran.
     skipped
         Why the whole row was not tried (it does not fit in memory); empty otherwise.
+    states
+        The GPU's state after each group; empty where no driver tells.
+    records
+        What became of the tracer's records (seen, attributed, orphans, ...); empty for a timer without records.
+    kernels
+        Arm -> each set of kernels, memsets and copies that one of its calls launched, as ``name x count``.
     """
 
     case: Case
@@ -116,6 +153,9 @@ class Row:
     samples: Samples = field(default_factory=Samples)
     discarded: tuple[Discarded, ...] = ()
     skipped: str = ""
+    states: tuple[GroupState, ...] = ()
+    records: dict[str, int | None] = field(default_factory=dict)
+    kernels: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         timed = set(self.samples.arm)
@@ -156,6 +196,8 @@ class Run:
         Of the measured tree, and where it came from: ``1a2b3c4 (git)``, ``unknown``.
     timer, protocol, regimes
         How times came about; one timer a run.
+    heading
+        What the timer says its numbers are.
     seed
         Of the inputs.
     planned
@@ -170,6 +212,7 @@ class Run:
     started: str
     revision: str
     timer: str
+    heading: str
     protocol: str
     regimes: tuple[str, ...]
     groups: int

@@ -1,9 +1,9 @@
-"""Sample and Samples: what a timer says of one call, and a row's calls as columns."""
+"""Sample and Samples: what a timer says of one call or block of calls, and a row's samples as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields
 
 from harness.errors import RunFileError
 
@@ -20,17 +20,26 @@ class Sample:
     busy_ns
         Length of the union of the kernels' intervals; ``None`` where the timer cannot see kernels.
     clock_mhz
-        SM clock of that moment, where the timer reads one.
+        Mean SM clock while the call ran, where the timer reads one.
+    joules
+        Energy of one call: of a block of calls, its energy over their number.
+    calls
+        Calls behind the sample: 1, or those of a block that were kept.
+    reason
+        Why the timer has no time, where it knows; ``span_ns`` is then not a number.
     """
 
     span_ns: float
     busy_ns: int | None = None
     clock_mhz: int | None = None
+    joules: float | None = None
+    calls: int = 1
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """A row's accepted calls as columns of equal length, in the order in which they ran.
+    """A row's accepted samples as columns of equal length, in the order in which they ran.
 
     Attributes
     ----------
@@ -40,9 +49,8 @@ class Samples:
         Place in the group's order, from 0.
     arm
         Name of the arm.
-    span_ns, busy_ns, clock_mhz
-        As in :class:`Sample`; positive integers, ``busy_ns`` and ``clock_mhz`` ``None`` throughout where the timer
-        has none.
+    span_ns, busy_ns, clock_mhz, joules, calls
+        As in :class:`Sample`; positive, and ``None`` where the timer has none.
     """
 
     group: tuple[int, ...] = ()
@@ -51,9 +59,11 @@ class Samples:
     span_ns: tuple[int, ...] = ()
     busy_ns: tuple[int | None, ...] = ()
     clock_mhz: tuple[int | None, ...] = ()
+    joules: tuple[float | None, ...] = ()
+    calls: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = (self.group, self.position, self.arm, self.span_ns, self.busy_ns, self.clock_mhz)
+        columns = [getattr(self, field.name) for field in fields(self)]
         if len({len(column) for column in columns}) != 1:
             raise RunFileError(f"samples: all columns must have one length, got {[len(c) for c in columns]}")
         for index, (span, busy) in enumerate(zip(self.span_ns, self.busy_ns, strict=True)):
@@ -64,6 +74,11 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.span_ns)
+
+    def only(self, arms: Collection[str]) -> Samples:
+        """Return the samples of ``arms``."""
+        kept = [index for index, name in enumerate(self.arm) if name in arms]
+        return Samples(**{f.name: tuple(getattr(self, f.name)[i] for i in kept) for f in fields(self)})
 
     def by_group(self, arm: str) -> Iterator[tuple[int, int]]:
         """Yield (index of the group, index of the sample) of ``arm``, in the order in which they ran."""

@@ -78,7 +78,7 @@ def expected_reasons(name, case, machine):
         return f"no program for {asked} on {machine.arch}: this version of cake_kernels has none"
     if name == "cudnn":
         library = r"nvidia-cudnn-frontend is not installed; .*|needs nvidia-cudnn-frontend >= .*"
-        backend = r"the weight gradient .*" if case.op == "dW" else r"moe_grouped_matmul needs cuDNN .*"
+        backend = {"dW": r"the weight gradient .*", "dX": r"dX reads W row-major, .*"}.get(case.op, r"moe_grouped.* .*")
         return f"{library}|{backend}"
     if name == "quack":
         return r"quack-kernels is not installed; .*|needs quack-kernels >= .*"

@@ -13,7 +13,7 @@ OPS = [("fwd", "bf16"), ("dX", "bf16"), ("dW", "bf16"), ("dW", "fp32")]
 def verdict(arm: FakeArm, op: str = "fwd", out_dtype: str = "bf16", sizes: tuple[int, ...] = (3, 0, 5)):  # type: ignore[no-untyped-def]
     case = small_case(op, out_dtype=out_dtype, sizes=sizes)
     operands = make_operands(case, seed=0, device=torch.device("cpu"))
-    return check_arms(case, operands, {arm.name: arm.prepare(case, operands)})[arm.name]
+    return check_arms(case, operands, {arm.name: arm.prepare(case, operands)}, seed=0)[arm.name]
 
 
 @pytest.mark.parametrize("allocates", [False, True])
@@ -40,7 +40,10 @@ def test_an_arm_that_writes_nothing_is_found_by_the_poison_in_its_output() -> No
     prepared = FakeArm("x").prepare(case, operands)
     idle = type(prepared)(launch=lambda: prepared.out, out=prepared.out)
 
-    assert check_arms(case, operands, {"idle": idle})["idle"].failure == "left 128 elements unwritten or not a number"
+    assert (
+        check_arms(case, operands, {"idle": idle}, seed=0)["idle"].failure
+        == "left 128 elements unwritten or not a number"
+    )
 
 
 @pytest.mark.parametrize(("op", "out_dtype"), OPS)
@@ -75,7 +78,7 @@ def test_an_output_of_the_wrong_shape_is_refused() -> None:
     prepared = FakeArm("x", allocates=True).prepare(case, operands)
     cut = type(prepared)(launch=lambda: prepared.launch()[:-1], out=None)
 
-    failure = check_arms(case, operands, {"cut": cut})["cut"].failure
+    failure = check_arms(case, operands, {"cut": cut}, seed=0)["cut"].failure
 
     assert failure == "raised MeasurementError: output must be torch.bfloat16 [8, 16], got torch.bfloat16 [7, 16]"
 
@@ -86,7 +89,7 @@ def test_another_tensor_than_the_given_output_is_refused() -> None:
     prepared = FakeArm("x").prepare(case, operands)
     copies = type(prepared)(launch=lambda: prepared.launch().clone(), out=prepared.out)
 
-    assert "another tensor" in check_arms(case, operands, {"copies": copies})["copies"].failure
+    assert "another tensor" in check_arms(case, operands, {"copies": copies}, seed=0)["copies"].failure
 
 
 def test_all_groups_empty_leaves_nothing_to_compare_but_zeros() -> None:

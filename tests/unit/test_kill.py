@@ -16,5 +16,5 @@ def test_a_hundred_kills_lose_at_most_the_row_in_progress_each(tmp_path: Path) -
     # A row is announced after it is saved: what was announced is in the file, and nothing that was there is gone.
     assert all(k["after"] >= k["before"] + k["announced"] for k in kills)
     assert all(k["after"] <= k["before"] + k["announced"] + 1 for k in kills)
-    # The moments are spread: many kills hit a run between two rows.
-    assert sum(k["killed"] and k["after"] > k["before"] for k in kills) >= 30
+    # The moments are spread over the rows of a run, not only over its start.
+    assert sum(k["killed"] and k["after"] > k["before"] for k in kills) >= 50

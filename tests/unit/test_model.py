@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from harness.errors import RunFileError, ShapesError
@@ -34,6 +36,14 @@ def test_the_floor_is_the_larger_of_flops_and_bytes_and_at_least_one() -> None:
     assert machine(peak_flops=None).floor_ns(small_case()) == 1
 
 
+def test_what_the_cache_can_still_hold_need_not_have_been_written() -> None:
+    gpu = replace(machine(), peak_bytes_per_s=1e9, cache_bytes=100)
+
+    # x 128 B and two weights 512 B are read; of y, 256 B, at least 156 B are written.
+    assert gpu.floor_ns(small_case("fwd")) == 128 + 512 + 156
+    assert replace(gpu, cache_bytes=1000).floor_ns(small_case("fwd")) == 128 + 512
+
+
 def test_fp32_output_belongs_to_the_weight_gradient() -> None:
     assert small_case("dW", out_dtype="fp32", name="down E4 M8 bal").name == "down E4 M8 bal fp32"
     with pytest.raises(ShapesError, match="out_dtype fp32 of 'tiny' needs op dW, got 'fwd'"):
@@ -49,7 +59,8 @@ def test_negative_sizes_and_unknown_operations_are_refused() -> None:
 
 def columns(**changes: tuple[object, ...]) -> Samples:
     fields: dict[str, tuple[object, ...]] = {
-        "group": (0,), "position": (0,), "arm": ("a",), "span_ns": (10,), "busy_ns": (9,), "clock_mhz": (None,)
+        "group": (0,), "position": (0,), "arm": ("a",), "span_ns": (10,), "busy_ns": (9,), "clock_mhz": (None,),
+        "joules": (None,), "calls": (1,),
     }  # fmt: skip
     return Samples(**(fields | changes))  # type: ignore[arg-type]
 

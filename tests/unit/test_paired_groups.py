@@ -1,13 +1,16 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 import pytest
 import torch
 
 from harness.errors import MeasurementError
+from harness.model.run import GroupState
 from harness.operands import make_operands
-from harness.protocols.paired_groups import Measured, measure
+from harness.protocols.paired_groups import Measured, Session, measure
+from harness.protocols.regimes import Boost
 from tests.bench import FakeArm, FunctionTimer, QuietDevice, small_case
 
 CASE = small_case()
@@ -16,14 +19,8 @@ CASE = small_case()
 def measured(span_ns: Callable[[int, str], float], *arms: FakeArm, groups: int = 6, floor_ns: int = 1) -> Measured:
     operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
     prepared = {arm.name: arm.prepare(CASE, operands) for arm in arms}
-    return measure(
-        prepared,
-        timer=FunctionTimer(span_ns),
-        device=QuietDevice(),
-        groups=groups,
-        floor_ns=floor_ns,
-        case_id=CASE.case_id,
-    )
+    session = Session(timer=FunctionTimer(span_ns), device=QuietDevice(), groups=groups)
+    return measure(prepared, Boost(), session, floor_ns=floor_ns, case_id=CASE.case_id)
 
 
 def ratios(row: Measured, baseline: str, new: str) -> list[float]:
@@ -52,7 +49,10 @@ def test_drift_of_one_percent_a_slot_cancels_between_identical_arms() -> None:
 
     in_groups = ratios(drifting, "a", "b")
 
-    # The second place costs 1 %: a fixed order would show 0.990 in every group.
+    fixed = [1.01 ** (2 * g) / 1.01 ** (2 * g + 1) for g in range(6)]
+
+    # The second place costs 1 %: in a fixed order every group says so, in a balanced one half say the opposite.
+    assert median(fixed) == pytest.approx(0.990, abs=1e-4)
     assert sorted({round(r, 3) for r in in_groups}) == [0.990, 1.010]
     assert median(in_groups) == pytest.approx(1.0, abs=1e-4)
 
@@ -66,6 +66,7 @@ def test_a_group_with_an_invalid_sample_is_measured_again_and_counted(bad: float
     assert set(row.samples.span_ns) == {1000}
     assert [(d.group, d.arm) for d in row.discarded] == [(1, "a")]
     assert "span_ns must be" in row.discarded[0].reason
+    assert row.discarded[0].span_ns == {"a": None, "b": 1000}
 
 
 def test_an_arm_whose_samples_are_never_valid_fails_after_finitely_many_tries() -> None:
@@ -80,7 +81,10 @@ def test_a_time_below_the_floor_fails_its_arm_at_once_and_the_others_start_again
     row = measured(lambda index, arm: 99 if arm == "b" and index == 3 else 1000, *map(FakeArm, "abc"), floor_ns=100)
 
     assert row.failures == {"b": "took 99 ns, below the 100 ns that the row's FLOPs and bytes need here"}
-    assert row.discarded == ()
+    # The group that was accepted before, and the impossible one, are kept as what they were.
+    assert [(d.attempt, d.group, d.arm) for d in row.discarded] == [(0, 1, "b"), (0, 0, "b")]
+    assert row.discarded[0].span_ns == {"b": 99, "c": 1000, "a": 1000}
+    assert row.discarded[1].reason == "the row started again without b"
     assert [row.samples.arm[2 * g : 2 * g + 2] for g in range(2)] == [("a", "c"), ("c", "a")]
     assert row.n_groups == 6
 
@@ -105,9 +109,66 @@ def test_a_timer_that_loses_a_sample_is_an_error() -> None:
     with pytest.raises(MeasurementError, match="1 samples for 2 calls"):
         measure(
             {name: FakeArm(name).prepare(CASE, operands) for name in "ab"},
-            timer=Loses(lambda index, arm: 1000),
-            device=QuietDevice(),
-            groups=6,
+            Boost(),
+            Session(timer=Loses(lambda index, arm: 1000), device=QuietDevice(), groups=6),
             floor_ns=1,
             case_id="x",
         )
+
+
+def clocked(clock_mhz: Callable[[int, str], int], states: list[GroupState] | None = None) -> Measured:
+    class Clocked(FunctionTimer):
+        def measure(self, calls):  # type: ignore[no-untyped-def]
+            first = self._index
+            samples = super().measure(calls)
+            return [
+                replace(s, clock_mhz=clock_mhz(first + i, c.arm))
+                for i, (s, c) in enumerate(zip(samples, calls, strict=True))
+            ]
+
+    class Monitor:
+        def state(self) -> GroupState:
+            return states.pop(0) if states else GroupState(clock_mhz=1980, power_w=500.0, temperature_c=50, throttle=())
+
+        def energy_mj(self) -> int:
+            return 0
+
+    operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
+    prepared = {name: FakeArm(name).prepare(CASE, operands) for name in "ab"}
+    timer = Clocked(lambda index, arm: 1000 + index)
+    session = Session(timer=timer, device=QuietDevice(), groups=6, monitor=Monitor())
+    return measure(prepared, Boost(), session, floor_ns=1, case_id=CASE.case_id)
+
+
+def test_a_group_in_which_an_arms_clock_is_off_its_own_is_measured_again() -> None:
+    row = clocked(lambda index, arm: 1700 if index == 5 else 1980)
+
+    assert [(d.group, d.arm, d.reason) for d in row.discarded] == [
+        (2, "b", "clock 1700 MHz, 1980 MHz in the other groups")
+    ]
+    # The thirteenth and fourteenth call stand in for the third group's.
+    assert row.samples.span_ns[4:6] == (1012, 1013)
+    assert set(row.samples.clock_mhz) == {1980}
+
+
+def test_arms_that_differ_in_clock_by_nature_are_left_alone() -> None:
+    row = clocked(lambda index, arm: 1260 if arm == "a" else 1455)
+
+    assert row.discarded == ()
+
+
+def test_a_clock_that_never_agrees_stands_after_finitely_many_tries() -> None:
+    row = clocked(lambda index, arm: 1000 + 100 * (index % 7))
+
+    assert row.n_groups == 6
+    assert len(row.discarded) == 6
+
+
+def test_a_group_held_down_by_heat_is_measured_again_and_one_under_the_power_cap_is_not() -> None:
+    cap = GroupState(clock_mhz=1400, power_w=690.0, temperature_c=60, throttle=("power cap",))
+    hot = replace(cap, throttle=("power cap", "hardware thermal"))
+
+    row = clocked(lambda index, arm: 1980, states=[cap, hot, cap, cap, cap, cap, cap])
+
+    assert [(d.group, d.arm, d.reason) for d in row.discarded] == [(1, "", "throttled: hardware thermal")]
+    assert [s.throttle for s in row.states] == [("power cap",)] * 6

@@ -24,4 +24,4 @@ def test_the_readmes_arm_is_right() -> None:
     assert isinstance(arm, Arm)
     assert arm.why_not(case, machine()) is None
     assert arm.why_not(small_case("dW"), machine()) == "einsum is written for fwd only"
-    assert check_arms(case, operands, {"einsum": arm.prepare(case, operands)})["einsum"].failure == ""
+    assert check_arms(case, operands, {"einsum": arm.prepare(case, operands)}, seed=0)["einsum"].failure == ""

@@ -32,8 +32,12 @@ def small_run() -> Run:
             span_ns=(1000, 1010),
             busy_ns=(None, None),
             clock_mhz=(None, None),
+            joules=(None, None),
+            calls=(1, 1),
         ),
-        discarded=(Discarded(group=1, arm="a", reason="span_ns must be at least 1, got 0"),),
+        discarded=(
+            Discarded(attempt=0, group=1, arm="a", reason="span_ns must be at least 1, got 0", span_ns={"a": None}),
+        ),
     )
     skipped = Row(case=small_case("dX"), machine=0, regime="boost", n_groups=0, arms={}, skipped="does not fit")
     return Run(
@@ -41,6 +45,7 @@ def small_run() -> Run:
         started="2026-01-02T03:04:05Z",
         revision="unknown",
         timer="cpu",
+        heading="wall clock",
         protocol="paired_groups",
         regimes=("boost",),
         groups=2,
@@ -174,6 +179,8 @@ def test_a_hundred_rows_of_three_arms_stay_under_one_mebibyte() -> None:
         span_ns=(123_456_789,) * n,
         busy_ns=(123_456_789,) * n,
         clock_mhz=(1980,) * n,
+        joules=(4.25,) * n,
+        calls=(100,) * n,
     )
     rows = tuple(
         replace(

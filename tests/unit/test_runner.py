@@ -1,37 +1,40 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from harness.runner import Bench, MeasuredRow, measure_row, why_not_row
+from harness.protocols.paired_groups import Session
+from harness.protocols.regimes import Boost, Sustained
+from harness.runner import Bench, MeasuredCase, measure_case, why_not_row
 from tests.bench import FakeArm, FunctionTimer, QuietDevice, machine, small_case
 
 
-def measured(*arms: FakeArm, device: QuietDevice | None = None, op: str = "fwd") -> MeasuredRow:
-    bench = Bench(
-        arms=arms, device=device or QuietDevice(), timer=FunctionTimer(lambda index, arm: 1000), groups=6, seed=0
-    )
-    return measure_row(small_case(op), "boost", bench, machine=0)
+def measured(*arms: FakeArm, device: QuietDevice | None = None, span_ns: float = 1000) -> MeasuredCase:
+    timer = FunctionTimer(lambda index, arm: 1000 / (span_ns and 1))
+    bench = Bench(arms=arms, session=Session(timer=timer, device=device or QuietDevice(), groups=6), seed=0, twins={})
+    return measure_case(small_case(), [Boost()], bench, machine=0)
 
 
-def statuses(measured: MeasuredRow) -> dict[str, str]:
-    return {name: outcome.status for name, outcome in measured.row.arms.items()}
+def statuses(measured: MeasuredCase) -> dict[str, str]:
+    return {name: outcome.status for name, outcome in measured.rows[0].arms.items()}
 
 
 def test_right_arms_are_measured_and_others_say_why_not() -> None:
     found = measured(FakeArm("a"), FakeArm("gpu", reason="needs a GPU"), FakeArm("b", allocates=True))
 
     assert statuses(found) == {"a": "measured", "gpu": "unsupported", "b": "measured"}
-    assert found.row.arms["gpu"].reason == "needs a GPU"
-    assert found.row.n_groups == 6
-    assert len(found.row.samples) == 12
-    assert found.row.arms["a"].check.worst <= 1
+    assert found.rows[0].arms["gpu"].reason == "needs a GPU"
+    assert found.rows[0].n_groups == 6
+    assert len(found.rows[0].samples) == 12
+    assert found.rows[0].arms["a"].check.worst <= 1
 
 
 def test_a_wrong_arm_has_no_time() -> None:
     found = measured(FakeArm("a"), FakeArm("wrong", spoil=lambda call, out: out.mul_(1.5)))
 
     assert statuses(found) == {"a": "measured", "wrong": "failed"}
-    assert found.row.arms["wrong"].reason.startswith("wrong: rel L2 0.5 is above")
-    assert set(found.row.samples.arm) == {"a"}
+    assert found.rows[0].arms["wrong"].reason.startswith("wrong: rel L2 0.5 is above")
+    assert set(found.rows[0].samples.arm) == {"a"}
 
 
 def test_an_arm_that_is_wrong_in_its_first_call_only_has_no_time() -> None:
@@ -50,8 +53,8 @@ def test_an_arm_that_goes_wrong_while_it_is_timed_loses_its_samples() -> None:
     found = measured(FakeArm("a", spoil=wrong_later), FakeArm("b"))
 
     assert statuses(found) == {"a": "failed", "b": "measured"}
-    assert found.row.arms["a"].reason.startswith("right at first, after timing: wrong: rel L2 1 is above")
-    assert set(found.row.samples.arm) == {"b"}
+    assert found.rows[0].arms["a"].reason.startswith("right at first, after timing: wrong: rel L2 1 is above")
+    assert set(found.rows[0].samples.arm) == {"b"}
 
 
 def test_an_arm_that_cannot_be_prepared_is_a_recorded_failure() -> None:
@@ -61,14 +64,14 @@ def test_an_arm_that_cannot_be_prepared_is_a_recorded_failure() -> None:
 
     found = measured(Unprepared("x"), FakeArm("b"))
 
-    assert found.row.arms["x"].reason == "could not be prepared: RuntimeError: no plan"
+    assert found.rows[0].arms["x"].reason == "could not be prepared: RuntimeError: no plan"
     assert statuses(found)["b"] == "measured"
 
 
 def test_a_row_that_does_not_fit_is_skipped_with_the_reason() -> None:
     found = measured(FakeArm("a"), FakeArm("gpu", reason="needs a GPU"), device=QuietDevice(free=1000))
 
-    assert found.row.skipped.startswith("needs 0.0 GiB of device memory for 1 arms")
+    assert found.rows[0].skipped.startswith("needs 0.0 GiB of device memory for 1 arms")
     assert statuses(found) == {"gpu": "unsupported"}
 
 
@@ -76,14 +79,14 @@ def test_an_impossible_time_is_no_result() -> None:
     # 2048 FLOP at 1 GFLOP/s cannot take 1000 ns.
     found = measured(FakeArm("a"), device=QuietDevice(facts=machine(peak_flops=1e9)))
 
-    assert found.row.arms["a"].reason == "took 1000 ns, below the 2048 ns that the row's FLOPs and bytes need here"
+    assert found.rows[0].arms["a"].reason == "took 1000 ns, below the 2048 ns that the row's FLOPs and bytes need here"
 
 
 def test_no_runnable_arm_gives_a_row_of_reasons() -> None:
     found = measured(FakeArm("a", reason="no"))
 
     assert statuses(found) == {"a": "unsupported"}
-    assert found.row.n_groups == 0
+    assert found.rows[0].n_groups == 0
 
 
 def test_a_lost_device_is_reported_with_the_row() -> None:
@@ -106,16 +109,70 @@ def test_a_device_that_is_lost_while_timing_fails_every_arm_of_the_row() -> None
     found = measured(FakeArm("a"), FakeArm("gpu", reason="no"), FakeArm("b"), device=Lost())
 
     assert statuses(found) == {"a": "failed", "gpu": "unsupported", "b": "failed"}
-    assert found.row.arms["b"].reason == "the device was lost in this row: an illegal memory access was encountered"
+    assert found.rows[0].arms["b"].reason == "the device was lost in this row: an illegal memory access was encountered"
     assert found.device_lost == "an illegal memory access was encountered"
 
 
 def test_a_defect_of_the_timer_is_not_taken_for_an_arms() -> None:
-    bench = Bench(
-        arms=(FakeArm("a"),), device=QuietDevice(), timer=FunctionTimer(lambda index, arm: 1 / 0), groups=6, seed=0
-    )
     with pytest.raises(ZeroDivisionError):
-        measure_row(small_case(), "boost", bench, machine=0)
+        measured(FakeArm("a"), span_ns=0)
+
+
+def test_an_arm_that_writes_to_its_inputs_fails_and_the_others_get_them_as_they_were() -> None:
+    class Writes(FakeArm):
+        def prepare(self, case, operands):  # type: ignore[no-untyped-def]
+            prepared = super().prepare(case, operands)
+
+            def launch() -> torch.Tensor:
+                out = prepared.launch()
+                operands.x[0, 0] += 1
+                return out
+
+            return replace(prepared, launch=launch)
+
+    found = measured(Writes("writes"), FakeArm("b"))
+
+    assert found.rows[0].arms["writes"].reason == "wrote to its inputs, which all arms share"
+    assert statuses(found)["b"] == "measured"
+
+
+def test_an_arm_that_writes_to_its_inputs_while_timed_leaves_the_row_without_times() -> None:
+    class Later(FakeArm):
+        def prepare(self, case, operands):  # type: ignore[no-untyped-def]
+            def spoil(call: int, out: torch.Tensor) -> None:
+                if call == 5:
+                    operands.x[0, 0] += 1
+
+            return FakeArm(self.name, spoil=spoil).prepare(case, operands)
+
+    found = measured(Later("late"), FakeArm("b"))
+
+    assert statuses(found) == {"late": "failed", "b": "failed"}
+    assert "an arm wrote to the inputs, which all arms share" in found.rows[0].arms["b"].reason
+    assert len(found.rows[0].samples) == 0
+
+
+def test_a_twin_is_timed_beside_its_arm_and_checked_with_it() -> None:
+    timer = FunctionTimer(lambda index, arm: 1000)
+    session = Session(timer=timer, device=QuietDevice(), groups=6)
+    bench = Bench(arms=(FakeArm("a"), FakeArm("b")), session=session, seed=0, twins={"a": "a again"})
+
+    row = measure_case(small_case(), [Boost()], bench, machine=0).rows[0]
+
+    assert list(row.arms) == ["a", "a again", "b"]
+    assert sorted(set(row.samples.arm)) == ["a", "a again", "b"]
+    assert row.arms["a again"].check == row.arms["a"].check
+
+
+def test_each_regime_is_a_row_and_a_short_call_is_boost_only() -> None:
+    session = Session(timer=FunctionTimer(lambda index, arm: 1000), device=QuietDevice(), groups=6)
+    bench = Bench(arms=(FakeArm("a"),), session=session, seed=0, twins={})
+
+    boost, sustained = measure_case(small_case(), [Boost(), Sustained()], bench, machine=0).rows
+
+    assert (boost.regime, boost.n_groups) == ("boost", 6)
+    assert (sustained.regime, sustained.n_groups) == ("sustained", 0)
+    assert "rows under 2 ms are measured in boost only" in sustained.skipped
 
 
 @pytest.mark.parametrize(("free", "fits"), [(0, False), (1 << 30, True)])

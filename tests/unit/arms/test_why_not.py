@@ -126,7 +126,8 @@ def test_the_reason_names_what_is_missing(name, device, case, reason, new_case, 
             "1.32.0",
             "91900",
             {"op": "dX"},
-            "cuDNN 9.19 has no plan for W row-major, as dX reads it; it would need a transposed copy of W",
+            "dX reads W row-major, for which no plan was found (tried with cuDNN 9.19.0); it would need a"
+            " transposed copy of W",
         ),
         ("1.32.0", "91900", {"op": "dW"}, "the weight gradient needs cuDNN >= 9.22.0, found 9.19.0"),
         (
