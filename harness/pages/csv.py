@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from harness.model.case import Case
+from harness.model.conditions import Discards
 from harness.model.report import ArmFigure, Report, ReportRow
 from harness.pages import refuse_columns
 
@@ -37,6 +39,7 @@ COLUMNS: dict[str, str] = {
     "clock_mhz": "Float64",
     "cycles": "Float64",
     "joules": "Float64",
+    "calls": "Int64",
     "tflops": "Float64",
     "is_new": "boolean",
     "is_sota": "boolean",
@@ -46,9 +49,19 @@ COLUMNS: dict[str, str] = {
     "ratio_min": "Float64",
     "ratio_max": "Float64",
     "ratio_busy_median": "Float64",
+    "ratio_cycles_median": "Float64",
     "ratio_spread": "Float64",
+    "twin_of": "string",
+    "aa_median": "Float64",
+    "aa_min": "Float64",
+    "aa_max": "Float64",
+    "discarded_invalid": "Int64",
+    "discarded_throttled": "Int64",
+    "discarded_clock": "Int64",
+    "discarded_restarted": "Int64",
 }
-"""Column -> pandas type. ``ratio_*`` are the paired ratios of this line's arm / new, empty on the line of new."""
+"""Column -> pandas type. ``ratio_*`` are the paired ratios of this line's arm / new, empty on the lines of new and of a
+twin; ``aa_*``, on a twin's line, those of its arm / the twin; ``discarded_*`` are the row's."""
 
 
 def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
@@ -77,6 +90,7 @@ def _measured(report: Report) -> Iterator[dict[str, object]]:
                 "n": row.n,
                 "cards": row.cards,
                 **_of_figure(report, row, figure),
+                **_of_discards(row.discarded),
             }
 
 
@@ -99,10 +113,11 @@ def _of_case(report: Report, device: str, regime: str, case: Case) -> dict[str, 
 
 
 def _of_figure(report: Report, row: ReportRow, figure: ArmFigure) -> dict[str, object]:
-    paired = figure.paired
+    paired, info = figure.paired, report.arm(figure.arm)
+    aa = next((ratio for ratio in row.aa if ratio.against == figure.arm), None)
     return {
         "arm": figure.arm,
-        "key": report.arm(figure.arm).key,
+        "key": info.key,
         "status": figure.status,
         "reason": "; ".join(dict.fromkeys(outcome.reason for outcome in figure.outcomes if outcome.reason)),
         "span_ns": figure.span_ns,
@@ -110,6 +125,7 @@ def _of_figure(report: Report, row: ReportRow, figure: ArmFigure) -> dict[str, o
         "clock_mhz": figure.clock_mhz,
         "cycles": figure.cycles,
         "joules": figure.joules,
+        "calls": figure.calls,
         "tflops": figure.tflops,
         "is_new": figure.arm == report.new.name,
         "is_sota": figure.arm == row.sota,
@@ -119,12 +135,21 @@ def _of_figure(report: Report, row: ReportRow, figure: ArmFigure) -> dict[str, o
         "ratio_min": paired.min if paired else None,
         "ratio_max": paired.max if paired else None,
         "ratio_busy_median": paired.busy_median if paired else None,
+        "ratio_cycles_median": paired.cycles_median if paired else None,
         "ratio_spread": paired.spread if paired else None,
+        "twin_of": info.twin_of,
+        "aa_median": aa.median if aa else None,
+        "aa_min": aa.min if aa else None,
+        "aa_max": aa.max if aa else None,
     }
 
 
+def _of_discards(discarded: Discards) -> dict[str, object]:
+    return {f"discarded_{reason}": count for reason, count in asdict(discarded).items()}
+
+
 def _skipped(report: Report) -> Iterator[dict[str, object]]:
-    for limit in report.limits_of("skipped"):
+    for limit in report.limits_of("skipped", "other-regime"):
         for row in limit.rows:
             of_case = _of_case(report, row.device, row.regime, row.case)
             yield {**of_case, "status": "skipped", "reason": limit.reason}

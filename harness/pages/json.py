@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from harness.model.report import ArmFigure, Environment, Geomean, Limit, Ratio, Report, ReportRow, Standing
+from harness.model.report import AaStanding, ArmFigure, Environment, Geomean, Limit, Ratio, Report, ReportRow, Standing
 from harness.pages import refuse_columns
 
 Object = dict[str, object]
@@ -22,6 +22,7 @@ def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
         "new": report.new.name,
         "against": report.columns,
         "timer": report.timer,
+        "heading": report.heading,
         "protocol": report.protocol,
         "method_version": report.method_version,
         "revision": report.revision,
@@ -32,6 +33,10 @@ def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
         "rows": [_row(row) for row in report.rows],
         "geomeans": [_geomean(geomean) for geomean in report.geomeans],
         "standings": [_standing(standing) for standing in report.standings],
+        "aa": [_aa(aa) for aa in report.aa],
+        "clock_energy": [asdict(entry) for entry in report.clock_energy],
+        "records": {entry.name: entry.count for entry in report.records},
+        "launches": [asdict(entry) for entry in report.launches],
         "limits": [_limit(limit) for limit in report.limits],
         "missing": [asdict(missing) for missing in report.missing],
     }
@@ -46,6 +51,7 @@ def _environment(environment: Environment) -> Object:
         "kind": kind,
         "runs": environment.run_ids,
         "groups": environment.groups,
+        "states": [asdict(states) for states in environment.states],
         **machine,
     }
 
@@ -63,9 +69,10 @@ def _row(row: ReportRow) -> Object:
         "sota": row.sota,
         "best_known": row.best_known,
         "host_bound": row.host_bound,
-        "discarded": row.discarded,
+        "discarded": asdict(row.discarded),
         "arms": {figure.arm: _figure(figure) for figure in row.figures},
         "ratios": {ratio.against: _ratio(ratio) for ratio in row.ratios},
+        "aa": {ratio.against: _ratio(ratio) for ratio in row.aa},
     }
 
 
@@ -76,6 +83,8 @@ def _figure(figure: ArmFigure) -> Object:
         "clock_mhz": figure.clock_mhz,
         "joules": figure.joules,
         "cycles": figure.cycles,
+        "calls": figure.calls,
+        "gap": figure.gap,
         "tflops": figure.tflops,
         "status": figure.status,
         "reasons": list(dict.fromkeys(outcome.reason for outcome in figure.outcomes if outcome.reason)),
@@ -90,6 +99,8 @@ def _ratio(ratio: Ratio) -> Object:
         "n": ratio.n,
         "busy_median": ratio.busy_median,
         "arm": ratio.arm,
+        "cycles_median": ratio.cycles_median,
+        "clock": ratio.clock,
         "spread": ratio.spread,
     }
 
@@ -124,6 +135,27 @@ def _standing(standing: Standing) -> Object:
         "by_chance": standing.chance,
         "spread_median": standing.spread_median,
         "spread_p90": standing.spread_p90,
+        "clocks_apart": len(standing.clocks_apart),
+        "cycles_disagree": len(standing.cycles_disagree),
+    }
+
+
+def _aa(aa: AaStanding) -> Object:
+    largest = {"op": aa.largest.row.case.op, "case": aa.largest.row.case.name, "median": aa.largest.ratio.median}
+    return {
+        "device": aa.device,
+        "regime": aa.regime,
+        "arm": aa.arm,
+        "twin": aa.twin,
+        "rows": aa.rows,
+        "value": aa.value,
+        "limit": aa.limit,
+        "within": aa.within,
+        "wholly_above": aa.wholly_above,
+        "wholly_below": aa.wholly_below,
+        "by_chance": aa.chance,
+        "p95": aa.p95,
+        "largest": largest,
     }
 
 

@@ -5,17 +5,21 @@ What is faster and how sure comes first, then what failed or is missing, then th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.model.report import Report
 from harness.pages.markdown import words
+from harness.pages.markdown.aa import aa_meaning, aa_table, noise_floor
+from harness.pages.markdown.clock_table import clock_table, energy_note
 from harness.pages.markdown.coverage import coverage_lines, excluded_lines, failure_lines
-from harness.pages.markdown.environment import environment_line
+from harness.pages.markdown.environment import environment_line, state_lines
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.extra_columns import check_columns
 from harness.pages.markdown.geomean_table import geomean_table
 from harness.pages.markdown.numbers import NOTHING, counted
+from harness.pages.markdown.records import record_lines
 from harness.pages.markdown.row_table import row_table
 from harness.pages.markdown.standing import first_column, headlines, standing_paragraphs
 from harness.pages.markdown.table import table
@@ -41,11 +45,19 @@ class RegimeSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentLines:
+    """One machine, and under it what its driver said in each regime."""
+
+    line: str
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSection:
     """One model of device: an environment line a machine, a table a regime."""
 
     title: str
-    environments: tuple[str, ...]
+    environments: tuple[EnvironmentLines, ...]
     regimes: tuple[RegimeSection, ...]
 
 
@@ -72,6 +84,7 @@ def _context(report: Report, columns: Sequence[str]) -> dict[str, object]:
         "new": escape(report.new.name),
         "first": words.column(first_column(report)),
         "headlines": headlines(report),
+        "noise_floor": noise_floor(report),
         "measured": _measured(report),
         "scripted": report.timer == "scripted",
         "fold_bytes": f"{FOLD_BYTES:,}",
@@ -79,6 +92,11 @@ def _context(report: Report, columns: Sequence[str]) -> dict[str, object]:
         "failures": failure_lines(report),
         "geomeans": geomean_table(report) if report.geomeans else "",
         "standings": standing_paragraphs(report),
+        "aa": aa_table(report),
+        "aa_meaning": aa_meaning(report),
+        "clocks": clock_table(report),
+        "energy_note": energy_note(report),
+        "records": record_lines(report),
         "coverage": coverage_lines(report),
         "excluded": excluded_lines(report),
         "arms": _arms(report),
@@ -91,12 +109,24 @@ def _measured(report: Report) -> str:
     """Return what was measured: rows, suites, arms, machines, inputs."""
     cases = list(dict.fromkeys(row.case for row in report.rows))
     suites = ", ".join(escape(suite) for suite in dict.fromkeys(case.suite for case in cases))
-    rows = f"{counted(len(cases), 'row')} ({words.by_op(cases)}) of {suites}" if cases else "no row"
+    rows = (
+        f"{counted(len(cases), 'row')} ({words.by_op(cases)}) of {suites}{_in_regimes(report)}" if cases else "no row"
+    )
+    arms = sum(not arm.twin_of for arm in report.arms)
     seeds = ", ".join(str(seed) for seed in report.seeds)
     return (
-        f"Measured: {rows}; {counted(len(report.arms), 'arm')} on {counted(len(report.environments), 'machine')};"
-        f" {words.timer(report.timer)}; inputs from seed {seeds}; method version {report.method_version}."
+        f"Measured: {rows}; {counted(arms, 'arm')} on {counted(len(report.environments), 'machine')};"
+        f" {escape(report.heading)}; inputs from seed {seeds}; method version {report.method_version}."
     )
+
+
+def _in_regimes(report: Report) -> str:
+    """Return how many rows each regime has, where there are several."""
+    regimes = Counter({row.regime: 0 for row in report.rows})
+    regimes.update(regime for regime, _ in {(row.regime, row.case) for row in report.rows})
+    if len(regimes) == 1:
+        return ""
+    return ", " + " and ".join(f"{n} in {escape(regime)}" for regime, n in regimes.items())
 
 
 def _arms(report: Report) -> str:
@@ -104,6 +134,7 @@ def _arms(report: Report) -> str:
     rows = []
     for arm in report.arms:
         role = "new" if arm.name == report.new.name else ("ours" if arm.is_cake else "baseline")
+        role = "A/A twin" if arm.twin_of else role
         figures = [figure for row in report.rows if (figure := row.figure(arm.name)) is not None]
         timed = sum(figure.status == "measured" for figure in figures)
         rows.append(
@@ -122,7 +153,11 @@ def _devices(report: Report, columns: Sequence[str]) -> tuple[DeviceSection, ...
     return tuple(
         DeviceSection(
             title=escape(device),
-            environments=tuple(environment_line(report, e) for e in report.environments if e.device == device),
+            environments=tuple(
+                EnvironmentLines(line=environment_line(report, e), states=state_lines(e))
+                for e in report.environments
+                if e.device == device
+            ),
             regimes=_regimes(report, device, columns),
         )
         for device in dict.fromkeys(environment.device for environment in report.environments)

@@ -19,6 +19,7 @@ from tests.unit.report_runs import H200, case, row, run, skipped
 
 NEW, T, C = "cake_nondet", "torch_grouped_mm", "cublas_loop"
 ARMS = (NEW, T, C)
+TWIN = f"{T} again"
 
 SPANS = st.integers(2_000_000, 8_000_000)
 TEXT = st.text(max_size=30) | st.sampled_from(
@@ -27,16 +28,23 @@ TEXT = st.text(max_size=30) | st.sampled_from(
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
-    """Up to five rows of one to seven groups, baselines missing here and there."""
+def runs(draw: st.DrawFn, *, twin: bool = False) -> Run:
+    """Up to five rows of one to seven groups, baselines missing here and there; ``twin``: every row has one."""
     rows = []
     for index in range(draw(st.integers(1, 5))):
         n = draw(st.integers(1, 7))
-        timed = [NEW, *draw(st.lists(st.sampled_from([T, C]), unique=True))]
+        timed = [NEW, *draw(st.lists(st.sampled_from([T, C]), unique=True)), *([TWIN] if twin else [])]
         spans = {arm: draw(st.lists(SPANS, min_size=n, max_size=n)) for arm in timed}
         absent = {arm: "cannot" for arm in ARMS if arm not in timed}
         rows.append(row(case(f"r{index}", op=draw(st.sampled_from(["fwd", "dW"]))), spans, unsupported=absent))
-    return run(*rows, arms=ARMS)
+    return run(*rows, arms=(*ARMS, TWIN) if twin else ARMS)
+
+
+def without_twin(made: Run) -> Run:
+    rows = [
+        replace(r, arms={a: r.arms[a] for a in r.arms if a != TWIN}, samples=r.samples.only(ARMS)) for r in made.rows
+    ]
+    return replace(made, rows=tuple(rows), arms=tuple(arm for arm in made.arms if arm.name != TWIN))
 
 
 def ratios_of(made: Run, *, new: str = NEW) -> dict[tuple[str, str], Ratio]:
@@ -57,6 +65,15 @@ def test_numbers_do_not_depend_on_the_order_of_rows_and_arms(made: Run, random: 
 
     assert ratios_of(other) == ratios_of(made)
     assert geomeans_of(other) == geomeans_of(made)
+
+
+@given(runs(twin=True))
+def test_a_twin_changes_no_number_but_its_own(made: Run) -> None:
+    alone = without_twin(made)
+
+    assert ratios_of(made) == ratios_of(alone)
+    assert geomeans_of(made) == geomeans_of(alone)
+    assert summarise([made], new=NEW).columns == summarise([alone], new=NEW).columns
 
 
 @given(runs())

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import plugins, runfile
-from harness.model.run import Discarded, Row, Run, SuiteCount
+from harness.model.case import Case
+from harness.model.run import Discarded, GroupState, Row, Run, SuiteCount
 from harness.pages.summary import summarise
 from tests.unit.report_runs import H200, case, row, run, skipped
 
@@ -35,7 +36,11 @@ class Golden:
 GOLDENS = (
     Golden(name="small", runs=("small",), columns=("tflops", "clock", "class", "check", "note", "sizes")),
     Golden(name="pool", runs=("card-a", "card-b")),
+    Golden(name="regimes", runs=("regimes",), columns=("aa", "cycles")),
 )
+
+
+REGIME_ARMS = ("cake_nondet", "cake_nondet again", "torch_grouped_mm", "cublas_loop")
 
 
 def stored(name: str) -> Path:
@@ -75,7 +80,7 @@ def small() -> Run:
             {} if out_dtype == "bf16" else {t: "element [0, 17, 3] was not written; outputs were NaN before the call"}
         )
         notes = {new: "slack placement"} if kind == "skew" else {}
-        thrown = (Discarded(group=2, arm=c, reason="span 0 ns"),) if kind == "1-empty" and not name else ()
+        thrown = (Discarded(attempt=0, group=2, arm=c, reason="span 0 ns"),) if kind == "1-empty" and not name else ()
         return row(of, groups, busy=busy, clock=clock, unsupported=no_dw, failed=failed, notes=notes, discarded=thrown)
 
     rows = (
@@ -120,10 +125,129 @@ def cards() -> Iterator[tuple[str, Run]]:
         yield name, run(*rows, arms=(new, t, q), run_id=f"20260103-090000-{name}", machines=[machine], counts=counts)
 
 
+def regimes() -> Run:
+    """Both regimes and a twin, with all that a tracer and a driver tell; a short row, a host-bound one, discards."""
+    e4 = (28144,) * 4
+    bal = case("gate_up E4 M112576 bal", op="fwd", N=4096, K=6144, sizes=e4)
+    bal_dw = replace(bal, op="dW")
+    skew_dw = case("down E4 M112576 skew", N=6144, K=2048, sizes=(54036, 27018, 18012, 13510))
+    small = case("small E64 M16384 random", op="fwd", row_class="unsorted", sizes=(256,) * 64)
+    new, again, t, c = REGIME_ARMS
+    lost = Discarded(attempt=0, group=1, arm=c, reason="lost: its launch was traced, and no record came back")
+    odd = Discarded(attempt=0, group=4, arm=t, reason="clock 1380 MHz, 1290 MHz in the other groups")
+    hot = Discarded(attempt=0, group=5, arm="", reason="throttled: software thermal")
+    too_short = "a call takes 0.21 ms; rows under 2 ms are measured in boost only"
+    rows = (
+        boost(bal, {new: 7_350_000, again: 7_352_000, t: 7_560_000, c: 7_410_000}),
+        sustained(bal, {new: 8_100_000, again: 8_096_000, t: 8_950_000, c: 8_180_000}, discarded=[odd]),
+        boost(bal_dw, {new: 7_420_000, again: 7_417_000, t: 7_590_000, c: 7_480_000}, discarded=[hot], hot=True),
+        sustained(bal_dw, {new: 8_230_000, again: 8_236_000, t: 8_400_000, c: 8_190_000}),
+        boost(skew_dw, {new: 3_820_000, again: 3_818_000, t: 3_901_000, c: 3_850_000}, c_clock=1932, discarded=[lost]),
+        sustained(skew_dw, {new: 4_205_000, again: 4_208_000, t: 4_390_000, c: 4_260_000}),
+        boost(small, {new: 205_000, again: 205_300, t: 214_000, c: 330_000}, c_busy=0.86),
+        skipped(small, too_short, regime="sustained"),
+    )
+    counts = [
+        SuiteCount(suite="moe-training", op=op, row_class=row_class, count=n)
+        for op, row_class, n in (("fwd", "owner", 18), ("fwd", "unsorted", 14), ("dW", "owner", 22))
+    ]
+    return run(*rows, arms=REGIME_ARMS, run_id="20260104-080000-regimes", timer="cupti", counts=counts)
+
+
+def sustained(of: Case, spans: dict[str, int], *, discarded: Sequence[Discarded] = ()) -> Row:
+    """Blocks of 28 calls that count, under the power cap, each arm at its own clock."""
+    groups = around_each(spans)
+    joules = {
+        arm: [round(span * (760e-9 if arm == REGIME_ARMS[2] else 722e-9), 3) for span in groups[arm]] for arm in groups
+    }
+    state = GroupState(clock_mhz=1440, power_w=692.5, temperature_c=63, throttle=("power cap",))
+    return traced(
+        of,
+        groups,
+        regime="sustained",
+        clocks=(1440, 1440, 1290, 1455),
+        joules=joules,
+        calls=28,
+        states=[replace(state, power_w=688.0), *[state] * 5],
+        discarded=discarded,
+    )
+
+
+def boost(
+    of: Case,
+    spans: dict[str, int],
+    *,
+    c_clock: int = 1960,
+    c_busy: float = 0.996,
+    hot: bool = False,
+    discarded: Sequence[Discarded] = (),
+) -> Row:
+    """Single calls at the board's highest clock; ``hot``: its last group was accepted although held down."""
+    state = GroupState(clock_mhz=1980, power_w=418.0, temperature_c=47, throttle=())
+    last = replace(state, temperature_c=84, throttle=("software thermal",)) if hot else state
+    return traced(
+        of,
+        around_each(spans),
+        regime="boost",
+        clocks=(1965, 1965, 1962, c_clock),
+        c_busy=c_busy,
+        states=[*[state] * 5, last],
+        discarded=discarded,
+    )
+
+
+def around_each(spans: dict[str, int]) -> dict[str, tuple[int, ...]]:
+    steps = dict(zip(REGIME_ARMS, (0.0012, -0.0007, 0.002, -0.0015), strict=True))
+    return {arm: around(middle, step=steps[arm]) for arm, middle in spans.items()}
+
+
+def traced(
+    of: Case,
+    groups: dict[str, tuple[int, ...]],
+    *,
+    regime: str,
+    clocks: tuple[int, ...],
+    states: Sequence[GroupState],
+    discarded: Sequence[Discarded],
+    c_busy: float = 0.996,
+    joules: dict[str, list[float]] | None = None,
+    calls: int = 1,
+) -> Row:
+    """A row with what CUPTI says of it: busy times, the ledger, and what each arm launches."""
+    new, again, t, c = REGIME_ARMS
+    shares = {new: 1.0, again: 1.0, t: 0.999, c: c_busy}
+    loop = (f"gemm x {of.shape.E}", *((f"memset x {of.shape.E}",) if of.op == "dW" else ()))
+    count = 4 * 6 * calls
+    return row(
+        of,
+        groups,
+        busy={arm: [int(span * shares[arm]) for span in group] for arm, group in groups.items()},
+        clock={arm: [clock] * 6 for arm, clock in zip(REGIME_ARMS, clocks, strict=True)},
+        joules=joules,
+        calls=calls,
+        regime=regime,
+        states=states,
+        records={
+            "seen": 9 * count,
+            "attributed": 6 * count,
+            "reserved": 3 * count,
+            "orphans": 0,
+            "zero": 0,
+            "inverted": 0,
+            "outside": 0,
+            "duplicates": 0,
+            "lost": sum(d.arm == c for d in discarded),
+            "dropped": 0,
+        },
+        kernels={new: (("gemm x 1",),), again: (("gemm x 1",),), t: (("gemm x 1", "prepare x 1"),), c: (loop,)},
+        discarded=discarded,
+    )
+
+
 def write_all() -> None:
     """Write every stored run and every page."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, made in (("small", small()), *cards()):
+    for name, made in (("small", small()), ("regimes", regimes()), *cards()):
         runfile.save(made, stored(name))
     for golden in GOLDENS:
         for form, suffix in FORMATS.items():

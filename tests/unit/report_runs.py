@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from harness.model.case import Case
 from harness.model.machine import Machine
-from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, Row, Run, SuiteCount, row_key
+from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, GroupState, Row, Run, SuiteCount, row_key
 from harness.model.sample import Samples
 from harness.model.shape import Shape
 
@@ -35,6 +36,18 @@ ARMS = {
     "cublas_loop_graph": ArmInfo(name="cublas_loop_graph", key="g", is_cake=False, note="captured in a CUDA graph"),
 }
 
+ARMS |= {
+    f"{name} again": replace(ARMS[name], name=f"{name} again", key="", note=f"A/A: {name} once more", twin_of=name)
+    for name in ("cake_nondet", "torch_grouped_mm")
+}
+
+HEADINGS = {
+    "cupti": "CUPTI GPU time of one call, cold L2, eager",
+    "cuda_event": "CUDA events around one call, cold L2, eager",
+    "cpu": "wall clock (perf_counter_ns) of one call, caches flushed",
+    "scripted": "scripted durations: no measurement",
+}
+
 
 def case(
     name: str = "gate_up E4 M112576 bal",
@@ -58,6 +71,8 @@ def samples(
     *,
     busy: Mapping[str, Sequence[int]] | None = None,
     clock: Mapping[str, Sequence[int]] | None = None,
+    joules: Mapping[str, Sequence[float]] | None = None,
+    calls: int = 1,
 ) -> Samples:
     """Arm -> its span in each group; the order within a group is that of the mapping."""
     order = [
@@ -72,6 +87,8 @@ def samples(
         span_ns=tuple(spans[arm][group] for group, _, arm in order),
         busy_ns=tuple(busy[arm][group] if busy else None for group, _, arm in order),
         clock_mhz=tuple(clock[arm][group] if clock else None for group, _, arm in order),
+        joules=tuple(joules[arm][group] if joules else None for group, _, arm in order),
+        calls=(calls,) * len(order),
     )
 
 
@@ -81,12 +98,17 @@ def row(
     *,
     busy: Mapping[str, Sequence[int]] | None = None,
     clock: Mapping[str, Sequence[int]] | None = None,
+    joules: Mapping[str, Sequence[float]] | None = None,
+    calls: int = 1,
     unsupported: Mapping[str, str] | None = None,
     failed: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
     regime: str = "boost",
     machine: int = 0,
     discarded: Sequence[Discarded] = (),
+    states: Sequence[GroupState] = (),
+    records: Mapping[str, int | None] | None = None,
+    kernels: Mapping[str, tuple[tuple[str, ...], ...]] | None = None,
 ) -> Row:
     passed = Check(rel_l2=0.0017, rel_l2_limit=0.004, worst=0.52)
     arms = {arm: ArmOutcome(status="measured", note=(notes or {}).get(arm, ""), check=passed) for arm in spans}
@@ -98,8 +120,11 @@ def row(
         regime=regime,
         n_groups=max((len(s) for s in spans.values()), default=0),
         arms=arms,
-        samples=samples(spans, busy=busy, clock=clock),
+        samples=samples(spans, busy=busy, clock=clock, joules=joules, calls=calls),
         discarded=tuple(discarded),
+        states=tuple(states),
+        records=dict(records or {}),
+        kernels=dict(kernels or {}),
     )
 
 
@@ -125,6 +150,7 @@ def run(
         started="2026-01-01T12:00:00Z",
         revision=revision,
         timer=timer,
+        heading=HEADINGS[timer],
         protocol="paired_groups",
         regimes=tuple(dict.fromkeys(r.regime for r in rows)) or ("boost",),
         groups=6,

@@ -170,13 +170,13 @@ def test_rows_with_different_groups_or_suites_get_those_columns_unasked() -> Non
     assert [cells[-2:] for cells in row_lines(plain(one, two), "gate_up")] == [["1", "moe-training"], ["2", "adhoc"]]
 
 
-def test_several_regimes_have_a_heading_and_a_table_each() -> None:
+def test_several_regimes_have_a_heading_and_a_table_each_the_headline_first() -> None:
     boost = row(case(), {NEW: [4 * MS], T: [5 * MS]})
     sustained = row(case(), {NEW: [4 * MS], T: [4 * MS]}, regime="sustained")
 
     page = plain(boost, sustained)
 
-    assert page.index("#### boost") < page.index("#### sustained")
+    assert page.index("#### sustained") < page.index("#### boost")
     assert "### SOTA / cake_nondet in sustained" in page
 
 
@@ -194,7 +194,7 @@ def test_extra_columns_come_in_the_order_asked_for() -> None:
 
 
 def test_an_unknown_column_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="column 'watts' is not known; known: busy, check, class, clock, "):
+    with pytest.raises(UsageError, match="column 'watts' is not known; known: aa, busy, calls, check, class, clock, "):
         render_page(summarise([run(row(case(), {NEW: [4 * MS]}))]), columns=["watts"])
 
 

@@ -1,14 +1,20 @@
-"""The environment line of a machine: what it is, what is on it, how it was measured."""
+"""The environment line of a machine: what it is, what is on it, how it was measured; and what its driver said."""
 
 from __future__ import annotations
 
+from harness.model.conditions import GpuStates, Held, Range
 from harness.model.machine import Machine
 from harness.model.report import Environment, Report
-from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
+from harness.pages.markdown.numbers import counted
 
 _TITLES = {"cuda": "CUDA", "driver": "driver", "torch": "torch"}
 """Versions that come first, in this order, and how they are written."""
+
+_SHORT = {"nvidia-cudnn-frontend": "cudnn-frontend", "nvidia-cutlass-dsl": "cutlass-dsl", "quack-kernels": "quack"}
+
+_USUAL = ("power cap", "idle")
+"""Reasons for a lower clock that every GPU under load, or after it, has."""
 
 _PROTOCOLS = {"paired_groups": "paired groups in balanced order"}
 
@@ -19,12 +25,35 @@ def environment_line(report: Report, environment: Environment) -> str:
     parts = [
         ", ".join((_device(machine), *_versions(machine))),
         ", ".join(f"{escape(name)} {escape(value)}" for name, value in sorted(machine.settings.items())),
-        words.timer(report.timer),
+        escape(report.heading),
         _groups(report, environment.groups),
         f"revision {_revision(report.revision)}",
         f"run {', '.join(escape(run) for run in environment.run_ids)}",
     ]
     return "; ".join(part for part in parts if part)
+
+
+def state_lines(environment: Environment) -> tuple[str, ...]:
+    """Return what the driver said after the groups, a line a regime; unusual reasons for a lower clock stand out."""
+    return tuple(_states(states) for states in environment.states)
+
+
+def _states(states: GpuStates) -> str:
+    held = "; ".join(_held(held, states.groups) for held in states.held) or "no reason for a lower clock"
+    return (
+        f"{escape(states.regime)}, after each of {counted(states.groups, 'group')}: {_range(states.power_w)} W,"
+        f" {_range(states.temperature_c)} °C; {held}"
+    )
+
+
+def _held(held: Held, groups: int) -> str:
+    said = f"{escape(held.reason)} in {held.groups} of {groups}"
+    return said if held.reason in _USUAL else f"**{said}**"
+
+
+def _range(found: Range) -> str:
+    low, high = f"{found.low:.0f}", f"{found.high:.0f}"
+    return low if low == high else f"{low}-{high}"
 
 
 def _device(machine: Machine) -> str:
@@ -36,7 +65,10 @@ def _device(machine: Machine) -> str:
 def _versions(machine: Machine) -> list[str]:
     first = [name for name in _TITLES if name in machine.versions]
     rest = sorted(name for name in machine.versions if name not in _TITLES)
-    return [f"{_TITLES.get(name, escape(name))} {escape(machine.versions[name])}" for name in (*first, *rest)]
+    return [
+        f"{_TITLES.get(name, escape(_SHORT.get(name, name)))} {escape(machine.versions[name])}"
+        for name in (*first, *rest)
+    ]
 
 
 def _groups(report: Report, counts: tuple[int, ...]) -> str:

@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.model.report import ArmFigure, Report, ReportRow
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
-from harness.pages.markdown.numbers import NOTHING, percent, time_unit
+from harness.pages.markdown.numbers import NOTHING, joules, percent, speedup_range, time_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,15 @@ class TableColumn:
 
 
 EXTRA_COLUMNS: dict[str, str] = {
+    "aa": "A/A: an arm over its twin, the same call; what is not 1.0 is noise",
     "busy": "busy time of each arm: the union of its kernels' intervals",
+    "calls": "calls behind each arm's figures",
     "check": "worst error of each arm as a part of its limit; it passes up to 1",
     "class": "row class, whose geomean the row enters",
     "clock": "SM clock of each arm in MHz",
     "cycles": "span x SM clock of each arm",
+    "gap": "part of each arm's span in which nothing ran",
+    "joules": "energy of a call of each arm in J, the flush before it included",
     "n": "paired groups behind the row",
     "note": "what an arm chose for the row",
     "sizes": "E, M, N, K and the group sizes",
@@ -60,15 +64,23 @@ def extra_columns(
 
 
 def _extra(report: Report, rows: Sequence[ReportRow], arms: Sequence[str], name: str) -> list[TableColumn]:
+    if name == "aa":
+        return [_aa(arm.name, arm.twin_of) for arm in report.arms if arm.twin_of]
     if name == "busy":
         unit = time_unit(f.busy_ns for row in rows for f in row.figures)
         return _per_arm(arms, name, f"busy ({unit.name})", lambda f: unit.format(f.busy_ns))
+    if name == "calls":
+        return _per_arm(arms, name, "calls", lambda f: _rounded(f.calls))
     if name == "check":
         return _per_arm(arms, name, "worst error / limit", _worst)
     if name == "clock":
         return _per_arm(arms, name, "clock (MHz)", lambda f: _rounded(f.clock_mhz))
     if name == "cycles":
         return _per_arm(arms, name, "cycles", lambda f: _rounded(f.cycles))
+    if name == "gap":
+        return _per_arm(arms, name, "gap", lambda f: percent(f.gap))
+    if name == "joules":
+        return _per_arm(arms, name, "energy (J)", lambda f: NOTHING if f.joules is None else joules(f.joules))
     if name == "tflops":
         return _per_arm(arms, name, "TFLOP/s", lambda f: NOTHING if f.tflops is None else _four_digits(f.tflops))
     if name == "spread":
@@ -92,6 +104,14 @@ def _per_arm(arms: Sequence[str], name: str, title: str, cell: Callable[[ArmFigu
         return TableColumn(name=f"{name} {arm}", header=f"{escape(arm)} {title}", cell=of_row)
 
     return [column(arm) for arm in arms]
+
+
+def _aa(twin: str, arm: str) -> TableColumn:
+    def of_row(row: ReportRow) -> str:
+        ratio = next((ratio for ratio in row.aa if ratio.against == twin), None)
+        return NOTHING if ratio is None else speedup_range(ratio)
+
+    return TableColumn(name=f"aa {twin}", header=f"A/A {escape(arm)}", cell=of_row)
 
 
 def _spread(report: Report, against: str) -> TableColumn:

@@ -8,25 +8,46 @@ from harness.pages.markdown.escape import escape
 from harness.pages.markdown.numbers import NOTHING, speedup
 from harness.pages.markdown.table import table
 
+BUSY_APART = 0.001
+"""A geomean of busy times stands beside that of spans where the two differ by more."""
+
+Line = tuple[str, str, str, str]
+
 
 def geomean_table(report: Report) -> str:
-    """Return the table; a metric column only where busy times are known.
+    """Return the table, whose numbers are of spans; busy ones stand beside them where they differ.
 
     ``count`` is that of the first column. A cell with another count says so: it is the mean over other rows.
     """
-    has_busy = any(geomean.metric == "busy" for geomean in report.geomeans)
     device = "GPU" if all(e.machine.device == "cuda" for e in report.environments) else "device"
     headers = {"device": device, "regime": "regime", "op": "operation", "rows": "rows", "count": "count"}
-    if has_busy:
-        headers["metric"] = "time"
-    headers |= {f"against {against}": words.direction(report, against) for against in report.columns}
-    lines: dict[tuple[str, ...], dict[str, Geomean]] = {}
+    headers |= {against: words.direction(report, against) for against in report.columns}
+    lines: dict[Line, dict[str, Geomean]] = {}
     for g in report.geomeans:
-        lines.setdefault((g.device, g.regime, g.op, g.row_class, g.metric), {})[g.against] = g
-    return table(headers, [_cells(report, cells, has_busy=has_busy) for cells in lines.values()])
+        if g.metric == "span":
+            lines.setdefault((g.device, g.regime, g.op, g.row_class), {})[g.against] = g
+    return table(headers, [_cells(report, by_column) for by_column in lines.values()])
 
 
-def _cells(report: Report, by_column: dict[str, Geomean], *, has_busy: bool) -> dict[str, str]:
+def busy_beside(report: Report, span: Geomean) -> str:
+    """Return ``busy 0.991`` where the geomean of busy times is known and differs from that of spans, else nothing."""
+    busy = next((g for g in report.geomeans if g.metric == "busy" and _same_rows(g, span)), None)
+    if busy is None or busy.value is None or span.value is None:
+        return ""
+    if busy.n == span.n and abs(busy.value - span.value) <= BUSY_APART:
+        return ""
+    others = "" if busy.n == span.n else f" ({busy.n} of {busy.expected_n})"
+    return f"busy {speedup(busy.value)}{others}"
+
+
+def _same_rows(one: Geomean, other: Geomean) -> bool:
+    def key(g: Geomean) -> tuple[str, ...]:
+        return (g.device, g.regime, g.op, g.row_class, g.against)
+
+    return key(one) == key(other)
+
+
+def _cells(report: Report, by_column: dict[str, Geomean]) -> dict[str, str]:
     first = by_column[report.columns[0]]
     cells = {
         "device": escape(first.device),
@@ -35,13 +56,12 @@ def _cells(report: Report, by_column: dict[str, Geomean], *, has_busy: bool) -> 
         "rows": escape(first.row_class),
         "count": f"{first.n} of {first.expected_n}",
     }
-    if has_busy:
-        cells["metric"] = first.metric
-    return cells | {f"against {against}": _mean(g, first.n) for against, g in by_column.items()}
+    return cells | {against: _mean(report, g, first.n) for against, g in by_column.items()}
 
 
-def _mean(geomean: Geomean, count: int) -> str:
-    if geomean.value is None or geomean.low is None or geomean.high is None:
+def _mean(report: Report, span: Geomean, count: int) -> str:
+    if span.value is None or span.low is None or span.high is None:
         return NOTHING
-    others = "" if geomean.n == count else f", {geomean.n} of {geomean.expected_n}"
-    return f"{speedup(geomean.value)} ({speedup(geomean.low)}-{speedup(geomean.high)}){others}"
+    others = "" if span.n == count else f"{span.n} of {span.expected_n}"
+    mean = f"{speedup(span.value)} ({speedup(span.low)}-{speedup(span.high)})"
+    return ", ".join(part for part in (mean, others, busy_beside(report, span)) if part)

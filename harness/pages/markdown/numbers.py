@@ -33,6 +33,12 @@ def expected_rows(value: float) -> str:
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
 
 
+def joules(value: float) -> str:
+    """Return an energy in J to three significant digits, without an exponent."""
+    decimals = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:.{decimals}f}"
+
+
 def counted(n: int, what: str) -> str:
     """Return ``1 row``, ``2 rows``."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model.report import BEST_KNOWN, SOTA, Report, ReportRow
+from harness.model.report import BEST_KNOWN, SOTA, Ratio, Report, ReportRow
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.extra_columns import TableColumn, extra_columns
-from harness.pages.markdown.numbers import NOTHING, TimeUnit, counted, speedup_range, time_unit
+from harness.pages.markdown.numbers import NOTHING, TimeUnit, counted, speedup, speedup_range, time_unit
 from harness.pages.markdown.table import table
 
 
 def row_table(report: Report, rows: Sequence[ReportRow], *, columns: Sequence[str]) -> str:
-    """Return the table of ``rows``; all latencies in one unit, arms that have a time in one of the rows."""
+    """Return the table of ``rows``; all latencies in one unit, arms that have a time in one of the rows, no twins."""
     timed = {f.arm for row in rows for f in row.figures if f.span_ns is not None}
-    arms = [arm.name for arm in sorted(report.arms, key=lambda a: a.name != report.new.name) if arm.name in timed]
+    ranked = sorted(report.arms, key=lambda arm: arm.name != report.new.name)
+    arms = [arm.name for arm in ranked if arm.name in timed and not arm.twin_of]
     unit = time_unit(f.span_ns for row in rows for f in row.figures)
     chosen = [
         TableColumn(name="row", header="row", cell=lambda row: escape(row.case.name)),
@@ -25,8 +26,8 @@ def row_table(report: Report, rows: Sequence[ReportRow], *, columns: Sequence[st
         *(_ratio(report, column) for column in report.columns),
         *extra_columns(report, rows, arms, _with_needed(rows, columns)),
     ]
-    if any(_remarks(row) for row in rows):
-        chosen.append(TableColumn(name="remarks", header="remarks", cell=lambda row: _remarks(row) or NOTHING))
+    if any(_remarks(report, row) for row in rows):
+        chosen.append(TableColumn(name="remarks", header="remarks", cell=lambda row: _remarks(report, row) or NOTHING))
     return table({c.name: c.header for c in chosen}, [{c.name: c.cell(row) for c in chosen} for row in rows])
 
 
@@ -74,8 +75,19 @@ def _ratio(report: Report, against: str) -> TableColumn:
     return TableColumn(name=f"ratio {against}", header=header, cell=cell)
 
 
-def _remarks(row: ReportRow) -> str:
+def cycles_matter(row: ReportRow, ratio: Ratio) -> bool:
+    """Return whether clocks that should agree do not, and cycles do not confirm what time says."""
+    return row.regime == "boost" and ratio.clocks_apart and ratio.cycles_disagree
+
+
+def _of_clocks(report: Report, ratio: Ratio) -> str:
+    cycles = NOTHING if ratio.cycles_median is None else speedup(ratio.cycles_median)
+    return f"clock: {words.direction(report, ratio.against)} is {cycles} in cycles"
+
+
+def _remarks(report: Report, row: ReportRow) -> str:
     remarks = [f"host-bound: {', '.join(escape(arm) for arm in row.host_bound)}"] if row.host_bound else []
-    if row.discarded:
-        remarks.append(f"{counted(row.discarded, 'group')} discarded")
+    remarks += [_of_clocks(report, ratio) for ratio in row.ratios if cycles_matter(row, ratio)]
+    if row.discarded.total:
+        remarks.append(f"{counted(row.discarded.total, 'group')} discarded")
     return "; ".join(remarks)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.model.report import Geomean, Report, RowRatio, Standing
+from harness.model.report import CLOCK_APART, Geomean, Ratio, Report, RowRatio, Standing
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
-from harness.pages.markdown.numbers import counted, expected_rows, percent, speedup
+from harness.pages.markdown.geomean_table import busy_beside
+from harness.pages.markdown.numbers import NOTHING, counted, expected_rows, percent, speedup
+
+NAMED = 5
+"""Rows whose clocks leave no verdict that a line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,7 @@ def headlines(report: Report) -> tuple[str, ...]:
 
 def standing_paragraphs(report: Report) -> tuple[Paragraph, ...]:
     """Return what the rows say, a paragraph a column, device and regime."""
-    return tuple(Paragraph(title=_title(report, s), lines=_lines(s)) for s in report.standings)
+    return tuple(Paragraph(title=_title(report, s), lines=_lines(report, s)) for s in report.standings)
 
 
 def _headline(report: Report, standing: Standing) -> str:
@@ -43,7 +47,13 @@ def _headline(report: Report, standing: Standing) -> str:
     equal = n - standing.above - standing.below
     rest = f", equal in {equal}" if equal else ""
     counts = f"faster than {against} in {standing.above} of {counted(n, 'row')}, slower in {standing.below}{rest}"
-    return f"**{new} is {counts}**{_where(report, standing)}{_means(report, standing)}."
+    clocks = f"; cycles do not confirm {doubtful} of these" if (doubtful := _doubtful(standing)) else ""
+    return f"**{new} is {counts}**{_where(report, standing)}{clocks}{_means(report, standing)}."
+
+
+def _doubtful(standing: Standing) -> int:
+    """Return in how many rows clocks that should agree do not, and cycles do not confirm the time."""
+    return len(standing.cycles_disagree) if standing.regime == "boost" else 0
 
 
 def _means(report: Report, standing: Standing) -> str:
@@ -56,15 +66,16 @@ def _means(report: Report, standing: Standing) -> str:
     if not here:
         return ""
     low, high = min(here, key=lambda m: m[0]), max(here, key=lambda m: m[0])
-    if len(here) == 1:
-        return f"; geomean of {words.direction(report, standing.against)}: {_mean(low[1])}"
     direction = words.direction(report, standing.against)
-    return f"; geomeans of {direction} from {_mean(low[1])} to {_mean(high[1])}"
+    if len(here) == 1:
+        return f"; geomean of {direction}: {_mean(report, low[1])}"
+    return f"; geomeans of {direction} from {_mean(report, low[1])} to {_mean(report, high[1])}"
 
 
-def _mean(geomean: Geomean) -> str:
-    value = "–" if geomean.value is None else speedup(geomean.value)
-    return f"{value} ({geomean.op} {escape(geomean.row_class)})"
+def _mean(report: Report, geomean: Geomean) -> str:
+    value = NOTHING if geomean.value is None else speedup(geomean.value)
+    of = ", ".join(part for part in (f"{geomean.op} {escape(geomean.row_class)}", busy_beside(report, geomean)) if part)
+    return f"{value} ({of})"
 
 
 def _title(report: Report, standing: Standing) -> str:
@@ -80,7 +91,7 @@ def _where(report: Report, standing: Standing) -> str:
     return device + regime
 
 
-def _lines(standing: Standing) -> tuple[str, ...]:
+def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
     n = len(standing.rows)
     chance = expected_rows(standing.chance)
     lines = [
@@ -90,6 +101,7 @@ def _lines(standing: Standing) -> tuple[str, ...]:
         f" wholly below: {_whole(standing.wholly_below)}."
         f" Chance alone gives {chance} of {counted(n, 'row')} on each side",
     ]
+    lines += _within_noise(report, standing)
     if standing.spread_rows:
         lines.append(
             f"Spread, (max - min) / median of a row's ratios: median {percent(standing.spread_median)},"
@@ -97,7 +109,39 @@ def _lines(standing: Standing) -> tuple[str, ...]:
         )
     else:
         lines.append("Spread: n/a, no row has the five groups that it needs")
+    if standing.regime == "boost" and standing.clock_rows:
+        lines.append(_clocks(standing))
     return tuple(f"{line}." for line in lines)
+
+
+def _within_noise(report: Report, standing: Standing) -> list[str]:
+    """Return how many rows an A/A pair of the same place cannot tell from 1.0; of several pairs the widest counts."""
+    floors = [aa.p95 for aa in report.aa if (aa.device, aa.regime) == (standing.device, standing.regime)]
+    if not floors:
+        return []
+    lost = [entry for entry in standing.rows if abs(entry.ratio.median - 1) <= max(floors)]
+    return [f"No further from 1.0 than the noise floor, ± {percent(max(floors))}: {_whole(tuple(lost))}"]
+
+
+def _clocks(standing: Standing) -> str:
+    """Return whether the clocks agreed, as they should in boost, and what cycles say where they did not."""
+    apart, disagree = standing.clocks_apart, standing.cycles_disagree
+    rows = f"Clocks of new and baseline differ by more than {100 * CLOCK_APART:g} % in {len(apart)} of"
+    if not apart:
+        return f"{rows} {counted(standing.clock_rows, 'row')}"
+    if not disagree:
+        return f"{rows} {counted(standing.clock_rows, 'row')}; cycles name the same arm as faster in all of them"
+    named = ", ".join(f"{words.row(e.row.case)} {_two(e.ratio)}" for e in disagree[:NAMED])
+    more = f" and {len(disagree) - NAMED} more" if len(disagree) > NAMED else ""
+    return (
+        f"{rows} {counted(standing.clock_rows, 'row')}; in {len(disagree)} of these cycles do not confirm the time, so"
+        f" that no verdict holds (`clock`): {named}{more}"
+    )
+
+
+def _two(ratio: Ratio) -> str:
+    cycles = NOTHING if ratio.cycles_median is None else speedup(ratio.cycles_median)
+    return f"{speedup(ratio.median)} in time, {cycles} in cycles"
 
 
 def _listed(count: int, n: int, side: str, furthest: str, entries: tuple[RowRatio, ...]) -> str:

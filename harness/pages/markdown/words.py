@@ -1,4 +1,4 @@
-"""Names of things in a report's Markdown: arms, columns, rows, timers."""
+"""Names of things in a report's Markdown: arms, columns, rows."""
 
 from __future__ import annotations
 
@@ -11,25 +11,19 @@ from harness.pages.markdown.numbers import counted, speedup_range
 
 _COLUMNS = {SOTA: "SOTA", BEST_KNOWN: "best known"}
 
-_TIMERS = {
-    "cuda_event": "CUDA events around one call, cold L2, eager",
-    "cupti": "CUPTI GPU time of one call, cold L2, eager",
-    "cpu": "wall clock (perf_counter_ns) of one call, caches flushed before it",
-    "scripted": "scripted durations, not a measurement",
-}
-
 NAMED_ROWS = 3
 """Rows that a sentence names; of more it gives the count."""
-
-
-def timer(name: str) -> str:
-    """Return what the timer reads."""
-    return _TIMERS.get(name, f"timer {escape(name)}")
 
 
 def column(against: str) -> str:
     """Return what a column compares with: ``SOTA``, ``best known``, or an arm's name."""
     return _COLUMNS.get(against, escape(against))
+
+
+def with_key(report: Report, arm: str) -> str:
+    """Return an arm's name with the letter that stands for it in tables, ``cublas_loop (c)``; not yet escaped."""
+    key = next((known.key for known in report.arms if known.name == arm), "")
+    return f"{arm} ({key})" if key else arm
 
 
 def direction(report: Report, against: str) -> str:

@@ -1,7 +1,8 @@
 """Run -> Report: what the samples of one or several runs say; pure, and the same whatever the order of rows and arms.
 
 ``roles`` says which arm is what, ``pool`` puts several runs together, ``rows`` makes a row's numbers, ``geomeans``,
-``standings`` and ``limits`` look over all rows.
+``standings``, ``aa``, ``clock_energy`` and ``limits`` look over all rows; ``states``, ``discards`` and ``tracer`` say
+what else a run recorded.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from collections.abc import Sequence
 
 from harness.model.report import Report
 from harness.model.run import Run
+from harness.pages.summary.aa import aa_standings
+from harness.pages.summary.clock_energy import clock_energy
 from harness.pages.summary.geomeans import below, geomeans
 from harness.pages.summary.limits import limits, missing
 from harness.pages.summary.pool import check_poolable, environments, merge_arms, pool
 from harness.pages.summary.roles import choose_columns, choose_new
 from harness.pages.summary.rows import report_row
 from harness.pages.summary.standings import standings
+from harness.pages.summary.tracer import launches, record_counts
 
 __all__ = ["below", "summarise"]
 
@@ -36,6 +40,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
     UnknownName
         ``new`` or ``against`` names an arm that no run has.
     UsageError
+        ``new`` or ``against`` is a twin, or both are one arm.
         The runs cannot be pooled: another timer, method, protocol or revision, or one run twice.
     """
     check_poolable(runs)
@@ -51,6 +56,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         columns=columns,
         arms=arms,
         timer=runs[0].timer,
+        heading="; ".join(dict.fromkeys(run.heading for run in runs)),
         protocol=runs[0].protocol,
         method_version=runs[0].method_version,
         revision=runs[0].revision,
@@ -60,6 +66,10 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         rows=rows,
         geomeans=geomeans(rows, runs, new_arm, columns),
         standings=standings(rows, columns),
+        aa=aa_standings(rows, arms),
+        clock_energy=clock_energy(rows, arms, new_arm),
+        records=record_counts(runs),
+        launches=launches(runs, arms),
         limits=limits(pooled, rows, new_arm, columns),
         missing=missing(runs),
     )

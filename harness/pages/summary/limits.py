@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import get_args
 
-from harness.model.report import BEST_KNOWN, SOTA, Limit, Missing, ReportRow, RowName
+from harness.model.report import BEST_KNOWN, SOTA, Limit, LimitKind, Missing, ReportRow, RowName
 from harness.model.run import ArmInfo, Run, row_key
 from harness.pages.summary.pool import PooledRow
-
-Kind = Literal["unsupported", "failed", "skipped", "host-bound", "no-ratio"]
-
-_KINDS: tuple[Kind, ...] = ("failed", "unsupported", "skipped", "host-bound", "no-ratio")
 
 
 def limits(
     pooled: tuple[PooledRow, ...], rows: tuple[ReportRow, ...], new: ArmInfo, columns: tuple[str, ...]
 ) -> tuple[Limit, ...]:
     """Return each reason once with all its rows: 36 rows that lack an arm for one reason are one limit."""
-    found: dict[tuple[Kind, str, str], dict[RowName, None]] = {}
+    found: dict[tuple[LimitKind, str, str], dict[RowName, None]] = {}
     for pooled_row in pooled:
         name = _name(pooled_row)
         for key in _of_runs(pooled_row):
@@ -27,7 +23,7 @@ def limits(
         name = _name(row)
         for key in _of_row(row, new, columns):
             found.setdefault(key, {})[name] = None
-    ordered = sorted(found.items(), key=lambda item: _KINDS.index(item[0][0]))
+    ordered = sorted(found.items(), key=lambda item: get_args(LimitKind).index(item[0][0]))
     return tuple(
         Limit(kind=kind, what=what, reason=reason, rows=tuple(names)) for (kind, what, reason), names in ordered
     )
@@ -40,16 +36,25 @@ def missing(runs: Sequence[Run]) -> tuple[Missing, ...]:
     return tuple(Missing(run_id=run.run_id, planned=len(run.planned), rows=keys) for run, keys in lacking if keys)
 
 
-def _of_runs(pooled: PooledRow) -> Iterator[tuple[Kind, str, str]]:
+def _of_runs(pooled: PooledRow) -> Iterator[tuple[LimitKind, str, str]]:
+    """Yield what the runs say of a row.
+
+    Why a regime leaves out a row reads ``what this row is; rows ... (the rule)``, and the rule is the same for all its
+    rows. Any other reason is the row's own.
+    """
     for measurement in pooled.measurements:
         for arm, outcome in measurement.row.arms.items():
             if outcome.status != "measured":
                 yield outcome.status, arm, outcome.reason
     for reason in pooled.skipped:
-        yield "skipped", "", reason
+        _, _, rule = reason.rpartition("; ")
+        if rule.startswith("rows "):
+            yield "other-regime", pooled.regime, rule
+        else:
+            yield "skipped", "", reason
 
 
-def _of_row(row: ReportRow, new: ArmInfo, columns: tuple[str, ...]) -> Iterator[tuple[Kind, str, str]]:
+def _of_row(row: ReportRow, new: ArmInfo, columns: tuple[str, ...]) -> Iterator[tuple[LimitKind, str, str]]:
     for bound in row.host_bound:
         yield "host-bound", bound, "the device waits for the host in more than 10 % of its span"
     figure = row.figure(new.name)

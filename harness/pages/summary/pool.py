@@ -10,6 +10,10 @@ from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.report import Environment
 from harness.model.run import ArmInfo, Row, Run
+from harness.pages.summary.states import gpu_states
+
+REGIMES = ("sustained", "boost")
+"""In the order of pages: sustained is the headline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ def check_poolable(runs: Sequence[Run]) -> None:
     if not runs:
         raise UsageError("a report needs at least one run, got none")
     for run in runs:
-        if not run.arms:
+        if all(arm.twin_of for arm in run.arms):
             raise UsageError(f"run {run.run_id!r} must name at least one arm, got none; measure again")
     first = runs[0]
     for index, run in enumerate(runs[1:], start=1):
@@ -80,15 +84,15 @@ def environments(runs: Sequence[Run]) -> tuple[Environment, ...]:
             device=f"{machine.product} ({machine.arch})",
             machine=machine,
             run_ids=tuple(ids),
-            groups=tuple(sorted(_group_counts(runs, machine))),
+            groups=tuple(sorted({row.n_groups for row in _rows(runs, machine) if row.samples.arm})),
+            states=gpu_states(sorted(_rows(runs, machine), key=lambda row: _rank(row.regime))),
         )
         for machine, ids in found
     )
 
 
-def _group_counts(runs: Sequence[Run], machine: Machine) -> set[int]:
-    rows = (row for run in runs for row in run.rows if run.machines[row.machine] == machine)
-    return {row.n_groups for row in rows if row.samples.arm}
+def _rows(runs: Sequence[Run], machine: Machine) -> list[Row]:
+    return [row for run in runs for row in run.rows if run.machines[row.machine] == machine]
 
 
 def merge_arms(runs: Sequence[Run]) -> tuple[ArmInfo, ...]:
@@ -97,16 +101,18 @@ def merge_arms(runs: Sequence[Run]) -> tuple[ArmInfo, ...]:
     Raises
     ------
     UsageError
-        Two runs give one name to different arms: another key letter, or ours in one and a baseline in the other.
+        Two runs give one name to different arms: another key letter, ours in one and a baseline in the other, or the
+        twin of another arm.
     """
     merged: dict[str, ArmInfo] = {}
     for run in runs:
         for arm in run.arms:
             known = merged.setdefault(arm.name, arm)
-            if (known.key, known.is_cake) != (arm.key, arm.is_cake):
+            if (known.key, known.is_cake, known.twin_of) != (arm.key, arm.is_cake, arm.twin_of):
                 raise UsageError(
-                    f"arm {arm.name!r} of run {run.run_id!r} is another than in the runs before it: key and is_cake"
-                    f" must be {known.key!r}, {known.is_cake}, got {arm.key!r}, {arm.is_cake}; report them one by one"
+                    f"arm {arm.name!r} of run {run.run_id!r} is another than in the runs before it: key, is_cake and"
+                    f" twin_of must be {known.key!r}, {known.is_cake}, {known.twin_of!r}, got {arm.key!r},"
+                    f" {arm.is_cake}, {arm.twin_of!r}; report them one by one"
                 )
             if arm.note not in known.note:
                 merged[arm.name] = replace(known, note=f"{known.note}; {arm.note}")
@@ -114,7 +120,7 @@ def merge_arms(runs: Sequence[Run]) -> tuple[ArmInfo, ...]:
 
 
 def pool(runs: Sequence[Run], places: tuple[Environment, ...]) -> tuple[PooledRow, ...]:
-    """Return the rows of all runs: by device, then regime, then in the order in which the runs have them.
+    """Return the rows of all runs: by device, then regime (the headline first), then in the order of the runs.
 
     Raises
     ------
@@ -135,9 +141,12 @@ def pool(runs: Sequence[Run], places: tuple[Environment, ...]) -> tuple[PooledRo
             key = (places[place].device, row.regime, row.case)
             found.setdefault(key, []).append(Measurement(place=place, row=row))
     devices = list(dict.fromkeys(place.device for place in places))
-    regimes = list(dict.fromkeys(regime for run in runs for regime in (*run.regimes, *(r.regime for r in run.rows))))
-    ordered = sorted(found.items(), key=lambda item: (devices.index(item[0][0]), regimes.index(item[0][1])))
+    ordered = sorted(found.items(), key=lambda item: (devices.index(item[0][0]), _rank(item[0][1])))
     return tuple(_pooled(device, regime, case, tried) for (device, regime, case), tried in ordered)
+
+
+def _rank(regime: str) -> int:
+    return REGIMES.index(regime) if regime in REGIMES else len(REGIMES)
 
 
 def _pooled(device: str, regime: str, case: Case, tried: list[Measurement]) -> PooledRow:

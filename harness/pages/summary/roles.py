@@ -19,23 +19,20 @@ DEFAULT_NEW = ("cake_nondet", "cake_det")
 
 def choose_new(arms: tuple[ArmInfo, ...], timed: Collection[str], new: str | None) -> ArmInfo:
     """Return the arm called ``new``; by default the first of ours that has a time, else the first arm that has one."""
-    by_name = {arm.name: arm for arm in arms}
+    by_name = _comparable(arms)
     if new is not None:
-        if new not in by_name:
-            raise UnknownName("arm", new, tuple(by_name))
+        _refuse_wrong("new", new, arms)
         return by_name[new]
     ours = (by_name[name] for name in DEFAULT_NEW if name in by_name and name in timed)
-    return next(ours, next((arm for arm in arms if arm.name in timed), arms[0]))
+    return next(ours, next((arm for arm in by_name.values() if arm.name in timed), next(iter(by_name.values()))))
 
 
 def choose_columns(
     arms: tuple[ArmInfo, ...], timed: Collection[str], new: ArmInfo, against: Sequence[str]
 ) -> tuple[str, ...]:
     """Return SOTA, best known where it can differ from SOTA, and the arms asked for, each once."""
-    known = tuple(arm.name for arm in arms)
     for name in against:
-        if name not in known:
-            raise UnknownName("arm", name, known)
+        _refuse_wrong("against", name, arms)
         if name == new.name:
             raise UsageError(f"against must name another arm than new, got {name!r} for both; choose another --new")
     can_differ = any(_is_baseline(arm, new) and arm.name in timed and arm.name not in SOTA_ARMS for arm in arms)
@@ -53,8 +50,25 @@ def best_known(figures: Iterable[ArmFigure], arms: tuple[ArmInfo, ...], new: Arm
     return _fastest(figure for figure in figures if figure.arm in baselines)
 
 
+def _comparable(arms: tuple[ArmInfo, ...]) -> dict[str, ArmInfo]:
+    """Return the arms that can have a role: a twin has none, it only shows the noise."""
+    return {arm.name: arm for arm in arms if not arm.twin_of}
+
+
+def _refuse_wrong(what: str, name: str, arms: tuple[ArmInfo, ...]) -> None:
+    known = _comparable(arms)
+    if name in known:
+        return
+    twin_of = next((arm.twin_of for arm in arms if arm.name == name), None)
+    if twin_of is None:
+        raise UnknownName("arm", name, tuple(known))
+    raise UsageError(
+        f"{what} must be an arm of its own, got {name!r}, the twin of {twin_of}; the report compares the two under A/A"
+    )
+
+
 def _is_baseline(arm: ArmInfo, new: ArmInfo) -> bool:
-    return not arm.is_cake and arm.name not in (new.name, REFERENCE)
+    return not arm.is_cake and not arm.twin_of and arm.name not in (new.name, REFERENCE)
 
 
 def _fastest(figures: Iterable[ArmFigure]) -> str | None:

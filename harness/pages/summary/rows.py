@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
+from harness.model.conditions import Discards
 from harness.model.report import BEST_KNOWN, SOTA, ArmFigure, Ratio, ReportRow
 from harness.model.run import ArmInfo, ArmOutcome, Row
+from harness.pages.summary.discards import discards
 from harness.pages.summary.pool import PooledRow
 from harness.pages.summary.roles import best_known, sota
 from harness.stats.median import median
@@ -20,6 +23,8 @@ from harness.stats.spread import noise, spread
 HOST_BOUND_GAP = 0.10
 """A row is host-bound where an arm's (span - busy) / span exceeds this."""
 
+Number = TypeVar("Number", int, float)
+
 Cards = Mapping[int, Sequence[float]]
 """Index of a card -> its values in the order of the groups."""
 
@@ -27,10 +32,12 @@ Cards = Mapping[int, Sequence[float]]
 def report_row(pooled: PooledRow, arms: tuple[ArmInfo, ...], new: ArmInfo, columns: tuple[str, ...]) -> ReportRow:
     """Return the numbers of one row that was tried at least once."""
     figures = tuple(
-        _figure(pooled, arm.name, new.name, outcomes) for arm in arms if (outcomes := _outcomes(pooled, arm.name))
+        _figure(pooled, arm, new.name, outcomes) for arm in arms if (outcomes := _outcomes(pooled, arm.name))
     )
     roles = {SOTA: sota(figures, new), BEST_KNOWN: best_known(figures, arms, new)}
     paired = {figure.arm: figure.paired for figure in figures}
+    twins = {arm.name: arm.twin_of for arm in arms if arm.twin_of}
+    against_itself = ((twin, _ratio(pooled, arm, twin)) for twin, arm in twins.items())
     behind = ((column, paired.get(roles.get(column, column) or "")) for column in columns)
     return ReportRow(
         device=pooled.device,
@@ -42,8 +49,9 @@ def report_row(pooled: PooledRow, arms: tuple[ArmInfo, ...], new: ArmInfo, colum
         sota=roles[SOTA],
         best_known=roles[BEST_KNOWN],
         ratios=tuple(replace(ratio, against=column) for column, ratio in behind if ratio is not None),
-        host_bound=tuple(f.arm for f in figures if f.gap is not None and f.gap > HOST_BOUND_GAP),
-        discarded=sum(len({d.group for d in m.row.discarded}) for m in pooled.measurements),
+        aa=tuple(replace(ratio, against=twin) for twin, ratio in against_itself if ratio is not None),
+        host_bound=tuple(f.arm for f in figures if f.arm not in twins and f.gap is not None and f.gap > HOST_BOUND_GAP),
+        discarded=sum((discards(m.row.discarded) for m in pooled.measurements), Discards()),
     )
 
 
@@ -51,7 +59,8 @@ def _outcomes(pooled: PooledRow, arm: str) -> tuple[ArmOutcome, ...]:
     return tuple(m.row.arms[arm] for m in pooled.measurements if arm in m.row.arms)
 
 
-def _figure(pooled: PooledRow, arm: str, new: str, outcomes: tuple[ArmOutcome, ...]) -> ArmFigure:
+def _figure(pooled: PooledRow, info: ArmInfo, new: str, outcomes: tuple[ArmOutcome, ...]) -> ArmFigure:
+    arm = info.name
     statuses = {outcome.status for outcome in outcomes}
     span = over_cards(_by_card(pooled, lambda row: _spans(row, arm)))
     if span is None:
@@ -65,13 +74,16 @@ def _figure(pooled: PooledRow, arm: str, new: str, outcomes: tuple[ArmOutcome, .
         busy_ns=over_cards(_by_card(pooled, lambda row: _busy(row, arm))),
         clock_mhz=over_cards(_by_card(pooled, lambda row: _clocks(row, arm))),
         cycles=over_cards(_by_card(pooled, lambda row: _cycles(row, arm))),
+        joules=over_cards(_by_card(pooled, lambda row: _joules(row, arm))),
+        calls=sum(row.samples.calls[i] for row in _rows(pooled) for _, i in row.samples.by_group(arm)),
         tflops=pooled.case.flops / span / 1e3,  # FLOP/ns is GFLOP/s
         gap=max((median(values) for values in gaps.values()), default=None),
-        paired=_ratio(pooled, arm, new) if arm != new else None,
+        paired=_ratio(pooled, arm, new) if arm != new and not info.twin_of else None,
     )
 
 
 def _ratio(pooled: PooledRow, arm: str, new: str) -> Ratio | None:
+    """Return arm / new, both of one paired group."""
     by_card = _by_card(pooled, lambda row: _paired(_spans(row, arm), _spans(row, new)))
     middle = over_cards(by_card)
     if middle is None:
@@ -85,6 +97,8 @@ def _ratio(pooled: PooledRow, arm: str, new: str) -> Ratio | None:
         max=max(every),
         n=len(every),
         busy_median=over_cards(_by_card(pooled, lambda row: _paired(_busy(row, arm), _busy(row, new)))),
+        cycles_median=over_cards(_by_card(pooled, lambda row: _paired(_cycles(row, arm), _cycles(row, new)))),
+        clock=over_cards(_by_card(pooled, lambda row: _paired(_clocks(row, new), _clocks(row, arm)))),
         spread=_middle(spread(values) for values in by_card.values()),
         noise=_middle(noise(values) for values in by_card.values()),
     )
@@ -109,6 +123,10 @@ def _by_card(pooled: PooledRow, values_of: Callable[[Row], Sequence[float]]) -> 
     return found
 
 
+def _rows(pooled: PooledRow) -> list[Row]:
+    return [measurement.row for measurement in pooled.measurements]
+
+
 def _paired(baseline: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
     """Return the ratios of a run's row; none where either arm has no time in it."""
     return ratios(baseline, new) if baseline and new else ()
@@ -126,6 +144,10 @@ def _clocks(row: Row, arm: str) -> tuple[int, ...]:
     return _known(row.samples.clock_mhz[i] for _, i in row.samples.by_group(arm))
 
 
+def _joules(row: Row, arm: str) -> tuple[float, ...]:
+    return _known(row.samples.joules[i] for _, i in row.samples.by_group(arm))
+
+
 def _gaps(row: Row, arm: str) -> tuple[float, ...]:
     busy_ns = _busy(row, arm)
     return tuple((s - b) / s for s, b in zip(_spans(row, arm), busy_ns, strict=True)) if busy_ns else ()
@@ -136,7 +158,7 @@ def _cycles(row: Row, arm: str) -> tuple[float, ...]:
     return tuple(s * mhz / 1e3 for s, mhz in zip(_spans(row, arm), clocks_mhz, strict=True)) if clocks_mhz else ()
 
 
-def _known(values: Iterable[int | None]) -> tuple[int, ...]:
+def _known(values: Iterable[Number | None]) -> tuple[Number, ...]:
     """Return the values where all are known, else none: a median over some groups would pair with nothing."""
     listed = list(values)
     known = tuple(value for value in listed if value is not None)

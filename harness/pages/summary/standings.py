@@ -26,6 +26,7 @@ def _standing(rows: tuple[ReportRow, ...], device: str, regime: str, against: st
     )
     above = sorted((r for r in here if r.ratio.median > 1), key=lambda r: (-r.ratio.median, r.row.case.case_id))
     below = sorted((r for r in here if r.ratio.median < 1), key=lambda r: (r.ratio.median, r.row.case.case_id))
+    apart = tuple(r for r in here if r.ratio.clocks_apart)
     noises = [r.ratio.noise for r in here if r.ratio.noise is not None]
     return Standing(
         device=device,
@@ -42,4 +43,7 @@ def _standing(rows: tuple[ReportRow, ...], device: str, regime: str, against: st
         spread_median=median(noises) if noises else None,
         spread_p90=percentile(noises, 90) if noises else None,
         spread_rows=len(noises),
+        clock_rows=sum(r.ratio.clock is not None for r in here),
+        clocks_apart=apart,
+        cycles_disagree=tuple(r for r in apart if r.ratio.cycles_disagree),
     )
