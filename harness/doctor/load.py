@@ -1,0 +1,69 @@
+"""A second of dense GEMMs: what the probe kernel, the driver and the energy counter say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.doctor.gpu import Gpu
+from harness.model.run import GroupState
+
+GEMMS = 30
+"""In a batch: about 50 ms on a large GPU."""
+
+SETTLING_BATCHES = 10
+BATCHES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """The GPU at rest and under load.
+
+    Attributes
+    ----------
+    rest, states
+        The driver's view before the load, and in the middle of each batch.
+    probe_mhz
+        Mean SM clock from the first batch to the last, by the probe kernel; None where it cannot tell.
+    energy_mj
+        By which the counter of energy went up meanwhile.
+    """
+
+    rest: GroupState
+    states: tuple[GroupState, ...]
+    probe_mhz: int | None
+    energy_mj: int
+    duration_ns: int
+
+
+def read_load(gpu: Gpu) -> Load:
+    """Load the GPU until its clock has settled, then for the batches that count."""
+    stage, driver, ring = gpu.stage(), gpu.driver(), gpu.cupti().ring
+    gemm = gpu.hardware.gemm(stage.device)
+    stage.device.synchronize()
+    rest = driver.state()
+
+    def batch() -> GroupState:
+        middle = stage.new_event()
+        for index in range(GEMMS):
+            gemm()
+            if index == GEMMS // 2:
+                middle.record()
+        middle.synchronize()
+        state = driver.state()
+        stage.device.synchronize()
+        return state
+
+    for _ in range(SETTLING_BATCHES):
+        batch()
+    before_mj, begin = driver.energy_mj(), stage.clock()
+    before = ring.read()
+    states = tuple(batch() for _ in range(BATCHES))
+    after = ring.read()
+    stage.device.synchronize()
+    return Load(
+        rest=rest,
+        states=states,
+        probe_mhz=ring.clock_mhz(before, after),
+        energy_mj=driver.energy_mj() - before_mj,
+        duration_ns=stage.clock() - begin,
+    )
