@@ -1,8 +1,11 @@
 # Needs git, make and Python >= 3.11; everything else goes into a virtual environment here.
+comma  := ,
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 BENCH_OUT ?= reports
+# Where there is an NVIDIA driver: CUPTI, NVRTC and cuDNN's front end too.
+EXTRAS   ?= dev$(if $(wildcard /proc/driver/nvidia/version),$(comma)gpu)
 BENCH_ID := smoke-$(shell date -u +%Y%m%dT%H%M%SZ)
 
 .PHONY: help bench test lint golden clean
@@ -16,7 +19,7 @@ help:
 $(VENV)/installed: pyproject.toml constraints.txt setup.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $@
 
 bench: $(VENV)/installed
@@ -33,7 +36,7 @@ lint: $(VENV)/installed
 	$(BIN)/lint-imports
 
 golden: $(VENV)/installed
-	GOLDEN_WRITE=1 $(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_runfile.py
+	GOLDEN_WRITE=1 $(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_runfile.py tests/unit/test_doctor_pages.py
 	$(BIN)/python -m tests.unit.test_cases
 	$(BIN)/python -m tests.unit.report_goldens
 

@@ -49,7 +49,7 @@ def cake_bench() -> None:
     \b
     Exit codes:
       0    done
-      1    a geomean of SOTA / new is below --fail-below
+      1    a geomean of SOTA / new is below --fail-below, or a check of doctor fails
       2    usage, or an internal error
       3    nothing measured
       5    an arm failed its check, or a row failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -47,19 +47,19 @@ class RowProgress:
         """Name the row that is being measured."""
         self._bar.update(self._task, description=title.replace("[", r"\["))
 
-    def end(self, title: str, row: Row) -> None:
-        """Count the row; away from a terminal, print its line."""
+    def end(self, title: str, rows: Sequence[Row]) -> None:
+        """Count the case; away from a terminal, or where an arm failed, print what became of its rows."""
         self._done += 1
         self._bar.advance(self._task)
-        failed = [f"{name} {outcome.reason}" for name, outcome in row.arms.items() if outcome.status == "failed"]
+        failed = {f"{n} {o.reason}": None for row in rows for n, o in row.arms.items() if o.status == "failed"}
         if self._console.is_terminal and not failed:
             return
         elapsed_s = (self._clock() - self._start) / 1e9
         left_s = elapsed_s / self._done * (self._total - self._done)
-        head = f"{self._done}/{self._total} {title}: {row_outcome(row)}; {elapsed_s:.0f} s, ETA {left_s:.0f} s"
-        self._console.print(
-            "\n".join([head, *(f"  failed: {line}" for line in failed)]), markup=False, highlight=False, soft_wrap=True
-        )
+        said = "; ".join(row_outcome(row) if len(rows) == 1 else f"{row.regime} {row_outcome(row)}" for row in rows)
+        head = f"{self._done}/{self._total} {title}: {said}; {elapsed_s:.0f} s, ETA {left_s:.0f} s"
+        lines = [head, *(f"  failed: {line}" for line in failed)]
+        self._console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def row_outcome(row: Row) -> str:

@@ -13,9 +13,11 @@ from harness.cli._options import read_shapes, select_arms, select_cases, selecti
 from harness.errors import ExitCode
 from harness.machine import read_machine
 from harness.model.machine import Machine
+from harness.profile import ncu_line
 from harness.shapes import Shapes
 
-WHAT = ("suites", "cases", "arms", "timers", "programs")
+WHAT = ("suites", "cases", "arms", "timers", "programs", "profile")
+NEED_ROWS = ("cases", "profile")
 
 
 @click.command()
@@ -30,17 +32,20 @@ def command(
     arms: str | None,
     shapes_file: Path | None,
 ) -> int:
-    """List suites, cases, arms, timers or programs; all but the cases where none is named.
+    """List suites, cases, arms, timers, programs, or the Nsight Compute line of each row and arm.
+
+    Without an argument: all but the cases and the lines.
 
     \b
     Examples:
       cake-bench list
       cake-bench list cases --suite moe-training --op dW
       cake-bench list arms --suite smoke
+      cake-bench list profile --suite smoke --op dW --case '*M777 bal' --arm cublas_loop
     """
     shapes = read_shapes(shapes_file)
     machine = read_machine("cuda" if devices.names()[0] == "cuda" else "cpu")
-    chosen = (what,) if what else tuple(name for name in WHAT if name != "cases")
+    chosen = (what,) if what else tuple(name for name in WHAT if name not in NEED_ROWS)
     for name in chosen:
         if not what:
             click.echo(f"{name}:")
@@ -67,6 +72,9 @@ def _lines(
             f"{c.suite}: {c.case_id} (E={c.shape.E} M={c.shape.M} N={c.shape.N} K={c.shape.K}, {c.shape.distribution})"
             for c in cases
         ]
+    if what == "profile":
+        cases, _ = select_cases(shapes, suites, adhoc, globs, ops)
+        return [ncu_line(case, arm.info.name) for case in cases for arm in select_arms(arms)]
     if what == "arms":
         return _arm_lines(shapes, machine, suites, adhoc, globs, ops, arms)
     if what == "timers":

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from harness import runfile
-from harness.errors import ExitCode, NothingMeasured, UsageError
-from harness.pages.summary import below, summarise
-
-FORMATS = ("pr", "csv", "json")
+from harness import plugins, runfile
+from harness.cli._gate import exit_code, fail_below
+from harness.errors import UsageError
+from harness.pages.summary import summarise
 
 
 @click.command()
@@ -19,7 +18,7 @@ FORMATS = ("pr", "csv", "json")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=click.Choice(plugins.names("pages")),
     default="pr",
     show_default=True,
     help="Markdown for a pull request, or data.",
@@ -32,12 +31,7 @@ FORMATS = ("pr", "csv", "json")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of stdout."
 )
-@click.option(
-    "--fail-below",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="R",
-    help="Exit with 1 if a geomean of SOTA / new is below R.",
-)
+@fail_below
 def command(
     runs: tuple[Path, ...],
     form: str,
@@ -70,16 +64,7 @@ def command(
         click.echo(text, nl=False)
     else:
         _write(output, text)
-    if fail_below is not None and (low := below(report, fail_below)):
-        for geomean in low:
-            click.echo(f"below {fail_below:g}: {geomean.op} {geomean.row_class} {geomean.value:.3f}", err=True)
-        return ExitCode.BELOW
-    rows = [row for run in loaded for row in run.rows]
-    if any(outcome.status == "failed" for row in rows for outcome in row.arms.values()):
-        return ExitCode.FAILED_ROWS
-    if not any(len(row.samples) for row in rows):
-        raise NothingMeasured("nothing measured: no row of these runs has a time")
-    return ExitCode.OK
+    return exit_code(loaded, report, fail_below)
 
 
 def _split(columns: str | None) -> tuple[str, ...]:

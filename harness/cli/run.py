@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,20 +13,23 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from harness import devices, runfile, timers
+from harness import devices, runfile
+from harness.arms import Arm
+from harness.cli._gate import exit_code, fail_below
 from harness.cli._options import duration_ns, read_shapes, select_arms, select_cases, selection
 from harness.cli._plan import print_plan
 from harness.cli._progress import RowProgress
-from harness.errors import ExitCode, NothingMeasured, UsageError
+from harness.cli._session import arm_infos, open_session, select_regimes, select_twin
+from harness.errors import ExitCode, UsageError
+from harness.machine import read_machine
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import Row, Run, SuiteCount, row_key
-from harness.pages.summary import below, summarise
-from harness.protocols import paired_groups
+from harness.pages.summary import summarise
+from harness.profile import RANGE, profile_call
+from harness.protocols.regimes import Regime
 from harness.revision import revision
-from harness.runner import Bench, measure_row
-
-DEFAULT_TIMER = {"cpu": "cpu", "cuda": "cuda_event"}
+from harness.runner import Bench, measure_case
 
 
 @click.command()
@@ -33,9 +37,18 @@ DEFAULT_TIMER = {"cpu": "cpu", "cuda": "cuda_event"}
 @click.option(
     "--device", type=click.Choice(["cuda", "cpu"]), help="Where to measure. Default: cuda where torch sees one."
 )
+@click.option("--timer", metavar="NAME", help="Timer; cake-bench list names them. Default: cupti on a GPU, else cpu.")
 @click.option(
-    "--timer", metavar="NAME", help="Timer; cake-bench list names them. Default: cuda_event on a GPU, else cpu."
+    "--regime",
+    "regimes",
+    metavar="REGIME[,REGIME]",
+    help="boost: single calls after an idle gap; sustained: blocks of back-to-back calls. Default: both on a GPU, else"
+    " boost. For studies of the method: rotation, sustained:SECONDS.",
 )
+@click.option(
+    "--aa", metavar="ARM", help="The arm that runs twice, as an A/A pair; off: none. Default: the first, on a GPU."
+)
+@click.option("--allow-busy", is_flag=True, help="Measure although another process computes on the GPU.")
 @click.option(
     "--groups",
     type=click.IntRange(min=1),
@@ -65,14 +78,14 @@ DEFAULT_TIMER = {"cpu": "cpu", "cuda": "cuda_event"}
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan with an estimate of time and memory; measure nothing.")
 @click.option(
-    "--revision", "named_revision", metavar="REV", help="Revision of the measured tree, where git cannot tell it."
+    "--profile",
+    is_flag=True,
+    help="One call of one arm of one row in an NVTX range, for ncu and nsys; measure nothing.",
 )
 @click.option(
-    "--fail-below",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="R",
-    help="Exit with 1 if a geomean of SOTA / new is below R.",
+    "--revision", "named_revision", metavar="REV", help="Revision of the measured tree, where git cannot tell it."
 )
+@fail_below
 def command(
     suites: tuple[str, ...],
     adhoc: tuple[str, ...],
@@ -82,6 +95,9 @@ def command(
     shapes_file: Path | None,
     device: str | None,
     timer: str | None,
+    regimes: str | None,
+    aa: str | None,
+    allow_busy: bool,
     groups: int,
     seed: int,
     out: Path,
@@ -89,6 +105,7 @@ def command(
     resume: Path | None,
     time_limit: int | None,
     dry_run: bool,
+    profile: bool,
     named_revision: str | None,
     fail_below: float | None,
 ) -> int:
@@ -101,6 +118,7 @@ def command(
       cake-bench run --suite smoke
       cake-bench run --suite moe-training --op dW --case '*E4*' --arm torch_grouped_mm,cublas_loop
       cake-bench run --shape E=8,M=4096,N=512,K=256,dist=lognormal:0.35 --op fwd --dry-run
+      cake-bench run --suite smoke --op dW --case '*M777 bal' --arm cublas_loop --profile
 
     \b
     Exit codes:
@@ -113,20 +131,43 @@ def command(
     """
     cases, counts = select_cases(read_shapes(shapes_file), suites, adhoc, globs, ops)
     chosen = select_arms(arms)
-    where = devices.open_device(device or devices.names()[0])
-    timer_spec = timer or DEFAULT_TIMER[where.machine.device]
-    bench = Bench(arms=chosen, device=where, timer=timers.open_timer(timer_spec, where), groups=groups, seed=seed)
-    if dry_run:
-        print_plan(cases, bench, timer_spec)
+    if profile:
+        _profile(cases, chosen, device, seed)
         return ExitCode.OK
-    plan = _new_run(cases, counts, bench, timer_spec, _revision(named_revision), run_id)
+    session, timer_spec = open_session(device, timer, groups=groups, allow_busy=allow_busy)
+    machine = session.device.machine
+    bench = Bench(arms=chosen, session=session, seed=seed, twins=select_twin(aa, chosen, machine.device))
+    in_regimes = select_regimes(regimes, machine.device)
+    if dry_run:
+        print_plan(cases, bench, in_regimes, timer_spec)
+        return ExitCode.OK
+    plan = _new_run(cases, counts, bench, in_regimes, timer_spec, _revision(named_revision), run_id)
     path = resume or out / f"{plan.run_id}.json"
     if resume is None and path.exists():
         raise UsageError(f"{path} exists; choose another --run-id, or go on with it by --resume {path}")
-    run = _resumed(runfile.load(resume), plan, where.machine) if resume else plan
-    run, stopped = _measure(run, cases, bench, path, time_limit)
+    run = _resumed(runfile.load(resume), plan, cases, machine) if resume else plan
+    run, stopped = _measure(run, cases, bench, in_regimes, path, time_limit)
     click.echo(_closing(run, path, stopped))
-    return _exit_code(run, fail_below)
+    return exit_code([run], summarise([run]), fail_below)
+
+
+def _profile(cases: Sequence[Case], arms: Sequence[Arm], device: str | None, seed: int) -> None:
+    if len(cases) != 1 or len(arms) != 1:
+        raise UsageError(f"--profile takes one row and one arm, got {len(cases)} and {len(arms)}; use --case and --arm")
+    if (device or devices.names()[0]) != "cuda":
+        raise UsageError("--profile is for ncu and nsys, which need a CUDA device; torch sees none here")
+    import torch
+
+    profile_call(
+        cases[0],
+        arms[0],
+        machine=read_machine("cuda"),
+        device=torch.device("cuda", torch.cuda.current_device()),
+        seed=seed,
+        nvtx_range=torch.cuda.nvtx.range,
+        wait=torch.cuda.synchronize,
+    )
+    click.echo(f"one call of {arms[0].info.name} on {cases[0].case_id!r}, in the NVTX range {RANGE!r}")
 
 
 def _revision(named: str | None) -> str:
@@ -137,6 +178,7 @@ def _new_run(
     cases: Sequence[Case],
     counts: tuple[SuiteCount, ...],
     bench: Bench,
+    regimes: Sequence[Regime],
     timer: str,
     measured_revision: str,
     run_id: str | None,
@@ -148,20 +190,32 @@ def _new_run(
         started=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         revision=measured_revision,
         timer=timer.partition(":")[0],
+        heading=bench.session.timer.heading,
         protocol="paired_groups",
-        regimes=paired_groups.REGIMES,
-        groups=bench.groups,
+        regimes=tuple(regime.name for regime in regimes),
+        groups=bench.session.groups,
         seed=bench.seed,
-        arms=tuple(arm.info for arm in bench.arms),
-        machines=(bench.device.machine,),
-        planned=tuple(row_key(regime, case) for regime in paired_groups.REGIMES for case in cases),
+        arms=arm_infos(bench.arms, dict(bench.twins)),
+        machines=(bench.session.device.machine,),
+        planned=tuple(row_key(regime.name, case) for case in cases for regime in regimes),
         suite_counts=counts,
     )
 
 
-def _resumed(old: Run, plan: Run, machine: Machine) -> Run:
+def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine) -> Run:
     """Return ``old`` ready to go on, after asking that it is the run that ``plan`` would be."""
-    same = ("method_version", "timer", "protocol", "regimes", "groups", "seed", "arms", "planned", "suite_counts")
+    same = (
+        "method_version",
+        "timer",
+        "heading",
+        "protocol",
+        "regimes",
+        "groups",
+        "seed",
+        "arms",
+        "planned",
+        "suite_counts",
+    )
     for name in same:
         if getattr(old, name) != getattr(plan, name):
             raise UsageError(
@@ -171,6 +225,9 @@ def _resumed(old: Run, plan: Run, machine: Machine) -> Run:
         raise UsageError(
             f"--resume: run {old.run_id} measures revision {old.revision}, this tree is {plan.revision}; run anew"
         )
+    for row in old.rows:
+        if row.case not in cases:
+            raise UsageError(f"--resume: sizes or source of {row.case.case_id!r} differ from those measured; run anew")
     return old if machine in old.machines else replace(old, machines=(*old.machines, machine))
 
 
@@ -183,25 +240,36 @@ class Stop:
 
 
 def _measure(
-    run: Run, cases: Sequence[Case], bench: Bench, path: Path, time_limit: int | None
+    run: Run, cases: Sequence[Case], bench: Bench, regimes: Sequence[Regime], path: Path, time_limit: int | None
 ) -> tuple[Run, Stop | None]:
     done = {row_key(row.regime, row.case) for row in run.rows}
-    left = [(regime, case) for regime in run.regimes for case in cases if row_key(regime, case) not in done]
-    machine = run.machines.index(bench.device.machine)
+    missing = {case: [r for r in regimes if row_key(r.name, case) not in done] for case in cases}
+    left = [(case, in_regimes) for case, in_regimes in missing.items() if in_regimes]
+    machine = run.machines.index(bench.session.device.machine)
     start = time.monotonic_ns()
     runfile.save(run, path)
-    with RowProgress(len(left), Console(stderr=True), time.monotonic_ns) as progress:
-        for index, (regime, case) in enumerate(left):
+    with _saved(path), RowProgress(len(left), Console(stderr=True), time.monotonic_ns) as progress:
+        for index, (case, in_regimes) in enumerate(left):
             progress.begin(case.case_id)
-            measured = measure_row(case, regime, bench, machine=machine)
-            run = replace(run, rows=(*run.rows, measured.row))
+            measured = measure_case(case, in_regimes, bench, machine=machine)
+            run = replace(run, rows=(*run.rows, *measured.rows))
             runfile.save(run, path)
-            progress.end(case.case_id, measured.row)
+            progress.end(case.case_id, measured.rows)
             if measured.device_lost:
                 return run, Stop(reason=f"the device is lost ({measured.device_lost})", device_lost=True)
             if time_limit is not None and time.monotonic_ns() - start >= time_limit and index + 1 < len(left):
                 return run, Stop(reason="--time-limit is over")
     return run, None
+
+
+@contextmanager
+def _saved(path: Path) -> Iterator[None]:
+    """Say on Ctrl-C where the rows that are done lie."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"the rows that are done are saved; go on with the same command and --resume {path}", err=True)
+        raise
 
 
 def _closing(run: Run, path: Path, stopped: Stop | None) -> str:
@@ -221,24 +289,3 @@ def _closing(run: Run, path: Path, stopped: Stop | None) -> str:
 
 def _failed(row: Row) -> bool:
     return any(outcome.status == "failed" for outcome in row.arms.values())
-
-
-def _exit_code(run: Run, fail_below: float | None) -> int:
-    measured = any(len(row.samples) for row in run.rows)
-    if measured and fail_below is not None:
-        low = below(summarise([run]), fail_below)
-        if low:
-            for geomean in low:
-                click.echo(f"below {fail_below:g}: {geomean.op} {geomean.row_class} {geomean.value:.3f}", err=True)
-            return ExitCode.BELOW
-    if any(_failed(row) for row in run.rows):
-        return ExitCode.FAILED_ROWS
-    if not measured:
-        raise NothingMeasured("nothing measured: " + _why_nothing(run))
-    return ExitCode.OK
-
-
-def _why_nothing(run: Run) -> str:
-    reasons = [row.skipped for row in run.rows if row.skipped]
-    reasons += [f"{name}: {outcome.reason}" for row in run.rows for name, outcome in row.arms.items()]
-    return "; ".join(dict.fromkeys(reasons)) or "the run has no rows"

@@ -133,9 +133,14 @@ def test_a_geomean_below_the_limit_gives_one(
     Path("script.json").write_text('{"fast": [5000], "cublas_loop": [4000]}')
 
     assert cli(*run("--arm", "fast,cublas_loop", "--fail-below", "0.81")) == 1
-    assert "below 0.81: fwd adhoc 0.800" in capsys.readouterr().err
+    assert "below 0.81: fwd adhoc span 0.800" in capsys.readouterr().err
     assert cli("report", "--fail-below", "0.81", "reports/r.json") == 1
     assert cli("report", "--fail-below", "0.79", "reports/r.json") == 0
+
+
+def test_a_limit_with_nothing_to_hold_against_it_gives_three(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(*run("--arm", "fast", "--fail-below", "0.5")) == 3
+    assert "so nothing was compared" in capsys.readouterr().err
 
 
 def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +164,9 @@ def test_resume_refuses_another_plan(cli: RunCli, capsys: pytest.CaptureFixture[
 
     assert cli(*run("--arm", "fast,slow"), "--resume", "reports/r.json") == 2
     assert "--resume: arms of run r differs from this command's" in capsys.readouterr().err
+    other = [word.replace("M=8", "M=9") for word in run("--arm", "fast", "--resume", "reports/r.json")]
+    assert cli(*other) == 2
+    assert "--resume: planned of run r differs" in capsys.readouterr().err
     assert cli(*run("--arm", "fast"), "--resume", "reports/r.json", "--revision", "v2") == 2
     assert "measures revision v1, this tree is v2" in capsys.readouterr().err
 
@@ -177,7 +185,9 @@ def test_control_c_saves_the_rows_that_are_done(
     code = cli(*run("--arm", "fast", "--groups", "30"), "--shape", "E=2,M=6,N=16,K=8,dist=balanced")
 
     assert code == 130
-    assert "interrupted" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "the rows that are done are saved; go on with the same command and --resume reports/r.json" in err
+    assert "interrupted" in err
     assert len(runfile.load(Path("reports/r.json")).rows) == 1
 
 

@@ -1,0 +1,54 @@
+"""``--fail-below``, and which exit code measured runs give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from harness.errors import ExitCode, NothingMeasured
+from harness.model.report import SOTA, Report
+from harness.model.run import Run
+from harness.pages.summary import below
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def fail_below(command: Command) -> Command:
+    """Add the option."""
+    return click.option(
+        "--fail-below",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="R",
+        help="Exit with 1 if a geomean of SOTA / new, of spans or of busy times, is below R.",
+    )(command)
+
+
+def exit_code(runs: Sequence[Run], report: Report, limit: float | None) -> ExitCode:
+    """Return the exit code; of several that hold the contract's order decides: 1, 5, 3.
+
+    Raises
+    ------
+    NothingMeasured
+        No row has a time, or ``limit`` was given and there is no geomean to hold against it.
+    """
+    low = below(report, limit) if limit is not None else ()
+    for geomean in low:
+        click.echo(f"below {limit:g}: {geomean.op} {geomean.row_class} {geomean.metric} {geomean.value:.3f}", err=True)
+    if low:
+        return ExitCode.BELOW
+    if any(outcome.status == "failed" for run in runs for row in run.rows for outcome in row.arms.values()):
+        return ExitCode.FAILED_ROWS
+    if not any(len(row.samples) for run in runs for row in run.rows):
+        raise NothingMeasured("nothing measured: " + _why_nothing(runs))
+    if limit is not None and not any(g.against == SOTA and g.value is not None for g in report.geomeans):
+        raise NothingMeasured("--fail-below: no row has a time of new and of a baseline, so nothing was compared")
+    return ExitCode.OK
+
+
+def _why_nothing(runs: Sequence[Run]) -> str:
+    rows = [row for run in runs for row in run.rows]
+    reasons = [row.skipped for row in rows if row.skipped]
+    reasons += [f"{name}: {outcome.reason}" for row in rows for name, outcome in row.arms.items()]
+    return "; ".join(dict.fromkeys(reasons)) or "there are no rows"
