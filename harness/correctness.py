@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -32,9 +34,11 @@ def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared], *, 
     outputs: dict[str, torch.Tensor] = {}
     verdicts: dict[str, Verdict] = {}
     given = fingerprint(operands)
+    owners = _Owners(operands)
     for name, arm in arms.items():
         try:
             output = _poisoned_call(case, operands, arm)
+            owners.claim(name, output)
         except Exception as error:  # noqa: BLE001 - whatever an arm raises is the recorded reason for its missing time
             verdicts[name] = Verdict(failure=f"raised {type(error).__name__}: {first_line(error)}", check=None)
             continue
@@ -49,6 +53,9 @@ def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared], *, 
             tallies[name].add(part.rows_of(output), part)
     for name, tally in tallies.items():
         verdicts[name] = tally.verdict(rel_l2_limit(case))
+    for output in outputs.values():
+        # An arm that hands out an old result instead of computing hands out this the next time.
+        output.detach().fill_(math.nan)
     return verdicts
 
 
@@ -67,12 +74,16 @@ def accumulation_limit(n: int) -> float:
 def rel_l2_limit(case: Case) -> float:
     """Return the limit of ‖out - ref‖ / ‖ref‖ over all elements.
 
-    One rounding to BF16 is off by at most 2^-8 of the element, evenly spread: 2^-8 / √3 in the mean square, at the
-    mantissa where it hurts most. To that comes the accumulation over the longest sum.
+    One rounding to BF16 is off by at most u = 2^-8 of the element, evenly spread: u / √3 in the mean square over many
+    elements, at the mantissa where it hurts most. Over n elements the mean square itself varies by about 1 / √n; with
+    four times that a right result of few elements passes too, and none can exceed u. To that comes the accumulation
+    over the longest sum.
     """
     s = case.shape
     longest = {"fwd": s.K, "dX": s.N, "dW": max(s.group_sizes, default=0)}[case.op]
-    rounding = 2**-8 / math.sqrt(3) if case.out_dtype == "bf16" else 2**-24
+    elements = {"fwd": s.M * s.N, "dX": s.M * s.K, "dW": s.E * s.N * s.K}[case.op]
+    unit = 2**-8 if case.out_dtype == "bf16" else 2**-24
+    rounding = min(unit, unit / math.sqrt(3) * (1 + 4 / math.sqrt(max(1, elements))))
     return rounding + accumulation_limit(longest)
 
 
@@ -135,18 +146,49 @@ def _split(rows: slice) -> Iterator[slice]:
 
 def _poisoned_call(case: Case, operands: Operands, arm: Prepared) -> torch.Tensor:
     expected = arm.out if arm.out is not None else new_output(case, operands.offs.device)
-    # An arm that allocates most likely gets this block back from the allocator, with the NaN in it.
+    # An arm that allocates most likely gets this block back from the allocator, with the NaN in it; and where it asks
+    # torch for memory, torch fills it with NaN.
     expected.fill_(math.nan)
     size, dtype = expected.shape, expected.dtype
     del expected
-    output = arm.launch()
+    with nullcontext() if arm.out is not None else _filled_memory():
+        output = arm.launch()
     if arm.out is not None and output.data_ptr() != arm.out.data_ptr():
         raise MeasurementError("the call returned another tensor than the output it was given")
     if output.shape != size or output.dtype != dtype:
         raise MeasurementError(f"output must be {dtype} {list(size)}, got {output.dtype} {list(output.shape)}")
+    if output.device != operands.offs.device or output.layout is not torch.strided:
+        where = f"on {operands.offs.device}, got {output.layout} on {output.device}"
+        raise MeasurementError(f"output must be a dense tensor {where}")
     if output.device.type == "cuda":
         torch.cuda.synchronize()
     return output
+
+
+@contextmanager
+def _filled_memory() -> Iterator[None]:
+    """Have torch fill the memory it allocates, as its deterministic mode does; what that would refuse is let pass."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+class _Owners:
+    """Whose memory is whose: outputs are separate from each other and from the inputs."""
+
+    def __init__(self, operands: Operands) -> None:
+        inputs = (operands.x, operands.w, operands.g, operands.offs)
+        self._of = {t.untyped_storage().data_ptr(): "the inputs" for t in inputs if t is not None and t.numel()}
+
+    def claim(self, name: str, output: torch.Tensor) -> None:
+        """Give ``output`` to ``name``, or raise if it has an owner."""
+        if output.numel() and (owner := self._of.setdefault(output.untyped_storage().data_ptr(), name)) != name:
+            raise MeasurementError(f"its output shares memory with {owner}")
 
 
 class _Tally:

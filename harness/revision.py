@@ -10,6 +10,9 @@ STAMP = "REVISION"
 
 UNKNOWN = "unknown"
 
+MEASURED = ("harness", "cake_kernels", "shapes.yaml")
+"""What a run is made of; a change elsewhere changes no number."""
+
 
 def revision(named: str | None, *, top: Path) -> str:
     """Return the revision of the tree at ``top`` with where it comes from: ``1a2b3c4d5e6f (git)``.
@@ -24,7 +27,8 @@ def revision(named: str | None, *, top: Path) -> str:
     commit = _git(top, "rev-parse", "--short=12", "HEAD")
     if not commit or _git(top, "rev-parse", "--show-toplevel") != str(top.resolve()):
         return UNKNOWN
-    changed = _git(top, "status", "--porcelain", "--untracked-files=no")
+    # New files count where they can be imported or read by a run: an arm is one such file.
+    changed = _git(top, "status", "--porcelain", "--", *MEASURED)
     return f"{commit} (git{', with uncommitted changes' if changed else ''})"
 
 

@@ -1,9 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from harness.arms import Operands, Prepared
 from harness.correctness import accumulation_limit, check_arms, rel_l2_limit
+from harness.model.case import Case
 from harness.operands import make_operands
 from tests.bench import FakeArm, small_case
 
@@ -99,5 +102,96 @@ def test_all_groups_empty_leaves_nothing_to_compare_but_zeros() -> None:
 
 def test_limits_follow_from_dtype_and_length() -> None:
     assert accumulation_limit(6144) == pytest.approx(385 * 2**-23)
-    assert rel_l2_limit(small_case("fwd")) == pytest.approx(2**-8 / math.sqrt(3) + 1.5 * 2**-23)
-    assert rel_l2_limit(small_case("dW", out_dtype="fp32")) == pytest.approx(2**-24 + (1 + 5 / 16) * 2**-23)
+    # 128 elements of 8 products; 384 of at most 5.
+    assert rel_l2_limit(small_case("fwd")) == pytest.approx(
+        2**-8 / math.sqrt(3) * (1 + 4 / math.sqrt(128)) + 1.5 * 2**-23
+    )
+    assert rel_l2_limit(small_case("dW", out_dtype="fp32")) == pytest.approx(
+        2**-24 / math.sqrt(3) * (1 + 4 / math.sqrt(384)) + (1 + 5 / 16) * 2**-23
+    )
+    assert rel_l2_limit(small_case("fwd", sizes=(0,))) == 2**-8 + 1.5 * 2**-23
+
+
+def checked_twice(arms: dict[str, Prepared], case: Case, operands: Operands) -> list[dict[str, str]]:
+    return [{n: v.failure for n, v in check_arms(case, operands, arms, seed=0).items()} for _ in range(2)]
+
+
+def test_an_arm_that_hands_out_its_first_result_again_is_found_by_the_second_check() -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    kept = FakeArm("x").prepare(case, operands).launch().clone()
+
+    first, second = checked_twice({"cached": Prepared(launch=lambda: kept, out=None)}, case, operands)
+
+    assert first == {"cached": ""}
+    assert second == {"cached": "left 128 elements unwritten or not a number"}
+
+
+def test_outputs_that_share_memory_are_refused() -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    right = FakeArm("x").prepare(case, operands)
+    idle = Prepared(launch=lambda: right.out, out=right.out)
+
+    (first, _) = checked_twice({"works": right, "idle": idle}, case, operands)
+
+    # What one writes, the other's poison undoes: neither can be believed.
+    assert first == {
+        "works": "left 128 elements unwritten or not a number",
+        "idle": "raised MeasurementError: its output shares memory with works",
+    }
+
+
+def test_an_input_handed_out_as_output_is_refused() -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    view = operands.w.view(-1)[: 8 * 16].view(8, 16)
+
+    (first, _) = checked_twice({"view": Prepared(launch=lambda: view, out=None)}, case, operands)
+
+    assert first == {"view": "raised MeasurementError: its output shares memory with the inputs"}
+
+
+def test_memory_that_comes_fresh_from_the_system_is_filled_too() -> None:
+    # 64 MiB: the C library hands out zeros from the system, which would pass for an empty expert's gradient.
+    case = small_case("dW", sizes=(2, 0))
+    case = replace(case, shape=replace(case.shape, N=4096, K=4096))
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+
+    def leaves_the_empty_expert() -> torch.Tensor:
+        out = torch.empty(2, 4096, 4096, dtype=torch.bfloat16)
+        torch.mm(operands.g.t(), operands.x, out=out[0])
+        return out
+
+    (first, _) = checked_twice({"lazy": Prepared(launch=leaves_the_empty_expert, out=None)}, case, operands)
+
+    assert first == {"lazy": f"left {4096 * 4096} elements unwritten or not a number"}
+
+
+def test_the_check_leaves_torchs_determinism_as_it_was() -> None:
+    verdict(FakeArm("right", allocates=True))
+
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("device", ["meta"])
+def test_an_output_elsewhere_is_refused(device: str) -> None:
+    case = small_case()
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    elsewhere = Prepared(launch=lambda: torch.empty(8, 16, dtype=torch.bfloat16, device=device), out=None)
+
+    (first, _) = checked_twice({"elsewhere": elsewhere}, case, operands)
+
+    assert (
+        first["elsewhere"] == "raised MeasurementError: output must be a dense tensor on cpu, got torch.strided on meta"
+    )
+
+
+def test_a_right_result_of_one_element_passes_whatever_its_mantissa() -> None:
+    case = small_case("dX", sizes=(1,))
+    case = replace(case, shape=replace(case.shape, N=1, K=1))
+    for seed in range(200):
+        operands = make_operands(case, seed=seed, device=torch.device("cpu"))
+        found = check_arms(case, operands, {"a": FakeArm("a").prepare(case, operands)}, seed=seed)["a"]
+
+        assert found.failure == ""
