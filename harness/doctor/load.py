@@ -1,4 +1,4 @@
-"""A second of dense GEMMs: what the probe kernel, the driver and the energy counter say of it."""
+"""A full load and a light one: what the probe kernel, the driver and the energy counter say of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ GEMMS = 30
 SETTLING_BATCHES = 10
 BATCHES = 20
 
+WAIT_NS = 100_000_000
+"""Length of a light load: one thread that waits, so that nothing holds the clock down."""
+
+WAIT_READINGS = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -26,6 +31,8 @@ class Load:
         Mean SM clock from the first batch to the last, by the probe kernel; None where it cannot tell.
     energy_mj
         By which the counter of energy went up meanwhile.
+    light_states, light_probe_mhz
+        The same of the wait after the load.
     """
 
     rest: GroupState
@@ -33,6 +40,8 @@ class Load:
     probe_mhz: int | None
     energy_mj: int
     duration_ns: int
+    light_states: tuple[GroupState, ...]
+    light_probe_mhz: int | None
 
 
 def read_load(gpu: Gpu) -> Load:
@@ -60,10 +69,23 @@ def read_load(gpu: Gpu) -> Load:
     states = tuple(batch() for _ in range(BATCHES))
     after = ring.read()
     stage.device.synchronize()
+    energy_mj, duration_ns = driver.energy_mj() - before_mj, stage.clock() - begin
+    # The first wait lets the clock rise; the driver is asked in the second.
+    risen = stage.new_event()
+    stage.device.flush(cover_ns=WAIT_NS)
+    risen.record()
+    light_before = ring.read()
+    stage.device.flush(cover_ns=WAIT_NS)
+    light_after = ring.read()
+    risen.synchronize()
+    light_states = tuple(driver.state() for _ in range(WAIT_READINGS))
+    stage.device.synchronize()
     return Load(
         rest=rest,
         states=states,
         probe_mhz=ring.clock_mhz(before, after),
-        energy_mj=driver.energy_mj() - before_mj,
-        duration_ns=stage.clock() - begin,
+        energy_mj=energy_mj,
+        duration_ns=duration_ns,
+        light_states=light_states,
+        light_probe_mhz=ring.clock_mhz(light_before, light_after),
     )

@@ -66,6 +66,8 @@ def load(**others: Any) -> Load:
         "probe_mhz": 1431,
         "energy_mj": 685_000,
         "duration_ns": 1_000_000_000,
+        "light_states": (state(1980, throttle=()), state(1980, throttle=())),
+        "light_probe_mhz": 1979,
     }
     return Load(**sound | others)
 

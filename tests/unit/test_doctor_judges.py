@@ -109,15 +109,24 @@ def test_filling_must_halve_the_gap(gap_ns: int, status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("probe_mhz", "status"), [(1496, "ok"), (1497, "FAIL"), (1354, "ok"), (1353, "FAIL"), (None, "FAIL")]
+    ("probe_mhz", "status"), [(2078, "ok"), (2080, "FAIL"), (1882, "ok"), (1880, "FAIL"), (None, "FAIL")]
 )
-def test_clocks_agree_within_a_twentieth(probe_mhz: int | None, status: str) -> None:
-    assert clocks.judge(load(probe_mhz=probe_mhz)).status == status
+def test_clocks_agree_within_a_twentieth_under_a_light_load(probe_mhz: int | None, status: str) -> None:
+    assert clocks.judge(load(light_probe_mhz=probe_mhz)).status == status
+
+
+def test_under_the_power_cap_the_drivers_clock_is_shown_beside_the_probes_and_not_held_against_it() -> None:
+    finding = clocks.judge(load(probe_mhz=1332, states=(state(1463),)))
+
+    assert finding.status == "ok"
+    assert "under full load 1332 MHz, NVML 1463 MHz" in finding.measured
+    assert clocks.judge(load(probe_mhz=None)).status == "FAIL"
 
 
 def test_an_energy_counter_that_stands_still_fails_and_so_does_a_clock_of_zero() -> None:
     assert clocks.judge(load(energy_mj=0)).status == "FAIL"
     assert clocks.judge(load(states=(state(0),))).status == "FAIL"
+    assert clocks.judge(load(light_states=(state(0),))).status == "FAIL"
 
 
 @pytest.mark.parametrize("reason", THROTTLE_REASONS.values())
