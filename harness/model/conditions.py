@@ -75,7 +75,7 @@ class ClockEnergy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discards:
-    """Groups of a row that were measured and thrown away, by reason.
+    """How many groups of a row were measured and thrown away, by reason.
 
     Attributes
     ----------
@@ -128,6 +128,8 @@ class Launches:
         Whether every call launches one kernel for each non-empty group of its row.
     varying
         Rows in which calls of the arm launched different sets: the same work should launch the same.
+    names
+        The kernels, each once, as the tracer names them.
     """
 
     arm: str
@@ -137,3 +139,4 @@ class Launches:
     copies: Range
     per_group: bool
     varying: int
+    names: tuple[str, ...]

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.model.case import Case
-from harness.model.conditions import ClockEnergy, Discards, GpuStates, Launches, RecordCount
+from harness.model.conditions import ClockEnergy, GpuStates, Launches, RecordCount
+from harness.model.figures import Ratio, ReportRow
 from harness.model.machine import Machine
-from harness.model.run import ArmInfo, ArmOutcome
+from harness.model.run import ArmInfo
 
 SOTA = "sota"
 """Role: in each row the fastest of t, c and d that has a time."""
 
+SOTA_ARMS = ("torch_grouped_mm", "cublas_loop", "cudnn")
+"""t, c and d; of two equally fast ones the earlier is SOTA."""
+
 BEST_KNOWN = "best_known"
 """Role: in each row the fastest of all arms that are not ours."""
-
-CLOCK_APART = 0.01
-"""Where the clocks of new and baseline differ by more, time alone gives no verdict: cycles must agree with it."""
 
 Metric = Literal["span", "busy"]
 
@@ -37,6 +38,8 @@ class Environment:
         The model, product and architecture: cards of one model pool, different models never do.
     groups
         The counts of paired groups that its rows have, each once, ascending.
+    regimes
+        Those in which it has a time, in the order of pages.
     states
         What its driver said after the groups, one a regime; empty where no driver tells.
     """
@@ -45,158 +48,27 @@ class Environment:
     machine: Machine
     run_ids: tuple[str, ...]
     groups: tuple[int, ...]
+    regimes: tuple[str, ...]
     states: tuple[GpuStates, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """One row's speedup against one baseline.
-
-    Attributes
-    ----------
-    against
-        Column: a role (:data:`SOTA`, :data:`BEST_KNOWN`) or an arm's name.
-    arm
-        The arm behind it in this row.
-    median
-        Median of the group ratios, then over the cards.
-    min, max
-        Least and largest group ratio of all cards.
-    n
-        Group ratios behind it, over all cards.
-    busy_median
-        The same of busy times, where both arms have them.
-    cycles_median
-        The same of cycles, where both arms have clocks.
-    clock
-        SM clock of new / SM clock of the baseline, the median likewise.
-    spread
-        (max - min) / median of the first six group ratios, the median over the cards; None for a single group.
-    noise
-        The same where at least five groups stand behind it.
-    """
-
-    against: str
-    arm: str
-    median: float
-    min: float
-    max: float
-    n: int
-    busy_median: float | None
-    cycles_median: float | None
-    clock: float | None
-    spread: float | None
-    noise: float | None
-
-    @property
-    def clocks_apart(self) -> bool:
-        """Whether the two arms' clocks differ by more than :data:`CLOCK_APART`."""
-        return self.clock is not None and abs(self.clock - 1) > CLOCK_APART
-
-    @property
-    def cycles_disagree(self) -> bool:
-        """Whether time names a faster arm and cycles do not name the same."""
-        return self.cycles_median is not None and self.median != 1 and (self.median - 1) * (self.cycles_median - 1) <= 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmFigure:
-    """One arm in one row.
-
-    Attributes
-    ----------
-    status
-        ``measured`` if any card has a time, else ``failed`` if any card failed, else ``unsupported``.
-    span_ns, busy_ns, clock_mhz, cycles
-        Median over the groups, then over the cards. Cycles are span times the SM clock of that moment.
-    joules
-        Energy of one call, the flush before it included; the median likewise.
-    calls
-        Calls behind the figure, over all groups and cards.
-    tflops
-        The case's FLOPs over ``span_ns``, in TFLOP/s.
-    gap
-        (span - busy) / span, the median over the groups; of several cards the largest.
-    outcomes
-        What the runs say of it, one a run: reason, note and check.
-    paired
-        This arm / new; None for new itself, for a twin, and where the two never ran in one group.
-    """
-
-    arm: str
-    status: Literal["measured", "unsupported", "failed"]
-    outcomes: tuple[ArmOutcome, ...]
-    span_ns: float | None = None
-    busy_ns: float | None = None
-    clock_mhz: float | None = None
-    cycles: float | None = None
-    joules: float | None = None
-    calls: int | None = None
-    tflops: float | None = None
-    gap: float | None = None
-    paired: Ratio | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportRow:
-    """One case in one regime on one model of device.
-
-    Attributes
-    ----------
-    n
-        Paired groups that count, over all cards.
-    cards
-        Machines that measured it.
-    figures
-        One for each arm that the runs say something of, in the report's order of arms.
-    sota, best_known
-        The arms in these roles.
-    ratios
-        At most one a column, in the order of the columns.
-    aa
-        Arm / its twin, one for each A/A pair: in them all that is not 1 is noise.
-    host_bound
-        Arms (twins apart) whose gap exceeds the limit; such a row is in no geomean.
-    discarded
-        Groups that were measured and thrown away.
-    """
-
-    device: str
-    regime: str
-    case: Case
-    n: int
-    cards: int
-    figures: tuple[ArmFigure, ...]
-    sota: str | None
-    best_known: str | None
-    ratios: tuple[Ratio, ...]
-    aa: tuple[Ratio, ...]
-    host_bound: tuple[str, ...]
-    discarded: Discards
-
-    def figure(self, arm: str) -> ArmFigure | None:
-        """Return what is known of ``arm`` in this row."""
-        return next((figure for figure in self.figures if figure.arm == arm), None)
-
-    def ratio(self, against: str) -> Ratio | None:
-        """Return the ratio in the column ``against``."""
-        return next((ratio for ratio in self.ratios if ratio.against == against), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Geomean:
-    """Geometric mean of the ratios of one operation and row class.
+    """Geometric mean of the ratios of one suite's operation and row class.
 
     Attributes
     ----------
     value, low, high
         The mean, and the least and largest row in it; None without a row.
     n, expected_n
-        Rows in it, and rows that the suites have in this class.
+        Rows in it, and rows that the suite has in this class.
+    spread
+        Median of its rows' spreads; None where no row has the groups that a spread needs, and for busy times.
     """
 
     device: str
     regime: str
+    suite: str
     op: str
     row_class: str
     new: str
@@ -207,6 +79,17 @@ class Geomean:
     high: float | None
     n: int
     expected_n: int
+    spread: float | None
+
+    @property
+    def effect(self) -> float | None:
+        """How much faster the faster side is: 0.25 for a mean of 1.25 as for one of 0.8."""
+        return None if self.value is None else max(self.value, 1 / self.value) - 1
+
+    @property
+    def within_spread(self) -> bool:
+        """Whether the rows' groups scatter by more than the whole effect."""
+        return self.effect is not None and self.spread is not None and self.spread > self.effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +116,11 @@ class Standing:
         Rows whose every group ratio is.
     chance
         How many rows would be wholly above (and as many wholly below) if new and baseline were equally fast.
+    chance_high
+        How high the highest row would be then, by the rows' own noise; the lowest would be at 1 / ``chance_high``. None
+        where fewer than two rows have the groups that it takes.
     spread_median, spread_p90, spread_rows
-        Of the rows' noise figures, and how many rows have one.
+        Of the spreads that stand for noise, and how many rows have one.
     clock_rows
         Rows in which the clocks of both arms are known.
     clocks_apart
@@ -254,6 +140,7 @@ class Standing:
     wholly_above: tuple[RowRatio, ...]
     wholly_below: tuple[RowRatio, ...]
     chance: float
+    chance_high: float | None
     spread_median: float | None
     spread_p90: float | None
     spread_rows: int
@@ -353,6 +240,9 @@ class Report:
         What the timer says its numbers are.
     revision
         Of the measured tree; one for all runs.
+    notes
+        What a reader must know before any number: ``sota``, where that column is not SOTA; ``revision``, where runs
+        pool whose trees nobody can name.
     aa
         One a device, regime and A/A pair.
     clock_energy
@@ -373,6 +263,7 @@ class Report:
     protocol: str
     method_version: int
     revision: str
+    notes: dict[str, str]
     run_ids: tuple[str, ...]
     seeds: tuple[int, ...]
     environments: tuple[Environment, ...]

@@ -1,4 +1,4 @@
-"""Pages: one published form of a report a file, ``render_page(report, *, columns) -> str``.
+"""Pages: one published form of a report a file, ``render_page(report, *, columns, what) -> str``.
 
 A module of this folder is a ``--format`` of ``cake-bench report``. What several pages are made of lies in
 sub-packages, which are no pages: ``summary`` makes a Report of runs, ``markdown`` writes Markdown.
@@ -16,8 +16,16 @@ from harness.model.report import Report
 class Page(Protocol):
     """What a module of this folder offers."""
 
-    def render_page(self, report: Report, *, columns: Sequence[str]) -> str:
-        """Return the page, the same bytes for the same report; ``columns`` are the extra columns asked for."""
+    def render_page(self, report: Report, *, columns: Sequence[str] = (), what: str = "") -> str:
+        """Return the page, the same bytes for the same report.
+
+        Parameters
+        ----------
+        columns
+            The extra columns asked for.
+        what
+            What changed, in the author's words; for readers, so that pages for programs leave it out.
+        """
 
 
 def refuse_columns(page: str, columns: Sequence[str]) -> None:

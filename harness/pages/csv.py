@@ -1,4 +1,4 @@
-"""The page ``csv``: one line a row and arm, for pandas; nothing of a row is left out, skipped rows have a line."""
+"""The page ``csv``: one line a row and arm, for pandas: figures, roles, ratios, reasons; skipped rows have a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from harness.model.case import Case
 from harness.model.conditions import Discards
-from harness.model.report import ArmFigure, Report, ReportRow
+from harness.model.figures import ArmFigure, ReportRow
+from harness.model.report import Report
 from harness.pages import refuse_columns
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ COLUMNS: dict[str, str] = {
 twin; ``aa_*``, on a twin's line, those of its arm / the twin; ``discarded_*`` are the row's."""
 
 
-def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
+def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") -> str:  # noqa: ARG001 - for readers
     """Return the table as CSV: text quoted, lines end with a line feed, empty where unknown.
 
     ``pandas.read_csv(path, keep_default_na=False, na_values="")`` brings names such as ``NA`` back as they are.

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
 
-from harness.model.report import AaStanding, ArmFigure, Environment, Geomean, Limit, Ratio, Report, ReportRow, Standing
+from harness.model.figures import ArmFigure, Ratio, ReportRow
+from harness.model.report import AaStanding, Environment, Limit, Report, RowRatio, Standing
 from harness.pages import refuse_columns
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Object = dict[str, object]
 
 
-def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
+def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") -> str:  # noqa: ARG001 - for readers
     """Return the report as JSON, keys in a fixed order, UTF-8, one value a line.
 
     Names of rows and of ratios are the roles ``sota`` and ``best_known``, and arms. Times are nanoseconds.
@@ -26,12 +31,13 @@ def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
         "protocol": report.protocol,
         "method_version": report.method_version,
         "revision": report.revision,
+        "notes": report.notes,
         "runs": report.run_ids,
         "seeds": report.seeds,
         "arms": [asdict(arm) for arm in report.arms],
         "machines": [_environment(environment) for environment in report.environments],
         "rows": [_row(row) for row in report.rows],
-        "geomeans": [_geomean(geomean) for geomean in report.geomeans],
+        "geomeans": [_fields(geomean) for geomean in report.geomeans],
         "standings": [_standing(standing) for standing in report.standings],
         "aa": [_aa(aa) for aa in report.aa],
         "clock_energy": [asdict(entry) for entry in report.clock_energy],
@@ -43,16 +49,20 @@ def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
     return json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _fields(entry: DataclassInstance, *without: str) -> Object:
+    """Return the fields of a dataclass by name, but those named."""
+    return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in without}
+
+
 def _environment(environment: Environment) -> Object:
-    machine = asdict(environment.machine)
-    kind = machine.pop("device")
     return {
         "device": environment.device,
-        "kind": kind,
+        "kind": environment.machine.device,
         "runs": environment.run_ids,
         "groups": environment.groups,
+        "regimes": environment.regimes,
         "states": [asdict(states) for states in environment.states],
-        **machine,
+        **_fields(environment.machine, "device"),
     }
 
 
@@ -77,49 +87,12 @@ def _row(row: ReportRow) -> Object:
 
 
 def _figure(figure: ArmFigure) -> Object:
-    return {
-        "span_ns": figure.span_ns,
-        "busy_ns": figure.busy_ns,
-        "clock_mhz": figure.clock_mhz,
-        "joules": figure.joules,
-        "cycles": figure.cycles,
-        "calls": figure.calls,
-        "gap": figure.gap,
-        "tflops": figure.tflops,
-        "status": figure.status,
-        "reasons": list(dict.fromkeys(outcome.reason for outcome in figure.outcomes if outcome.reason)),
-    }
+    reasons = list(dict.fromkeys(outcome.reason for outcome in figure.outcomes if outcome.reason))
+    return {**_fields(figure, "arm", "outcomes", "paired"), "reasons": reasons}
 
 
 def _ratio(ratio: Ratio) -> Object:
-    return {
-        "median": ratio.median,
-        "min": ratio.min,
-        "max": ratio.max,
-        "n": ratio.n,
-        "busy_median": ratio.busy_median,
-        "arm": ratio.arm,
-        "cycles_median": ratio.cycles_median,
-        "clock": ratio.clock,
-        "spread": ratio.spread,
-    }
-
-
-def _geomean(geomean: Geomean) -> Object:
-    return {
-        "op": geomean.op,
-        "row_class": geomean.row_class,
-        "regime": geomean.regime,
-        "new": geomean.new,
-        "against": geomean.against,
-        "metric": geomean.metric,
-        "value": geomean.value,
-        "low": geomean.low,
-        "high": geomean.high,
-        "n": geomean.n,
-        "expected_n": geomean.expected_n,
-        "device": geomean.device,
-    }
+    return _fields(ratio, "against", "groups")
 
 
 def _standing(standing: Standing) -> Object:
@@ -133,11 +106,18 @@ def _standing(standing: Standing) -> Object:
         "wholly_above": len(standing.wholly_above),
         "wholly_below": len(standing.wholly_below),
         "by_chance": standing.chance,
+        "highest": _median(standing.gains),
+        "lowest": _median(standing.regressions),
+        "highest_by_chance": standing.chance_high,
         "spread_median": standing.spread_median,
         "spread_p90": standing.spread_p90,
         "clocks_apart": len(standing.clocks_apart),
         "cycles_disagree": len(standing.cycles_disagree),
     }
+
+
+def _median(entries: tuple[RowRatio, ...]) -> float | None:
+    return entries[0].ratio.median if entries else None
 
 
 def _aa(aa: AaStanding) -> Object:

@@ -18,10 +18,14 @@ from harness.pages.markdown.environment import environment_line, state_lines
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.extra_columns import check_columns
 from harness.pages.markdown.geomean_table import geomean_table
+from harness.pages.markdown.headline import first_column, headlines
+from harness.pages.markdown.items import Item, bullets
 from harness.pages.markdown.numbers import NOTHING, counted
 from harness.pages.markdown.records import record_lines
 from harness.pages.markdown.row_table import row_table
-from harness.pages.markdown.standing import first_column, headlines, standing_paragraphs
+from harness.pages.markdown.shapes import operations_and_shapes
+from harness.pages.markdown.side_by_side import side_by_side
+from harness.pages.markdown.standing import standing_paragraphs
 from harness.pages.markdown.table import table
 from harness.pages.markdown.terms import terms
 from harness.render import render
@@ -45,31 +49,23 @@ class RegimeSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentLines:
-    """One machine, and under it what its driver said in each regime."""
-
-    line: str
-    states: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSection:
-    """One model of device: an environment line a machine, a table a regime."""
+    """One model of device: an environment line a machine with what its driver said, a table a regime."""
 
     title: str
-    environments: tuple[EnvironmentLines, ...]
+    environments: str
     regimes: tuple[RegimeSection, ...]
 
 
-def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
-    """Return the page; ``columns`` are extra columns of the per-row tables.
+def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") -> str:
+    """Return the page; ``columns`` are extra columns of the per-row tables, ``what`` stands under the title.
 
     Raises
     ------
     UsageError
         A column is unknown.
     """
-    context = _context(report, check_columns(columns))
+    context = {**_context(report, check_columns(columns)), "what": escape(what)}
     page = render(TEMPLATE, {**context, "folded": False, "too_long": False})
     if len(page.encode()) <= FOLD_BYTES:
         return page
@@ -82,24 +78,25 @@ def render_page(report: Report, *, columns: Sequence[str] = ()) -> str:
 def _context(report: Report, columns: Sequence[str]) -> dict[str, object]:
     return {
         "new": escape(report.new.name),
-        "first": words.column(first_column(report)),
+        "first": words.column(report, first_column(report)),
         "headlines": headlines(report),
         "noise_floor": noise_floor(report),
         "measured": _measured(report),
+        "shapes": operations_and_shapes(report),
         "scripted": report.timer == "scripted",
         "fold_bytes": f"{FOLD_BYTES:,}",
         "comment_characters": f"{COMMENT_CHARACTERS:,}",
-        "failures": failure_lines(report),
-        "geomeans": geomean_table(report) if report.geomeans else "",
+        "failures": bullets(failure_lines(report)),
+        "geomeans": geomean_table(report),
         "standings": standing_paragraphs(report),
         "aa": aa_table(report),
         "aa_meaning": aa_meaning(report),
         "clocks": clock_table(report),
         "energy_note": energy_note(report),
         "records": record_lines(report),
-        "coverage": coverage_lines(report),
-        "excluded": excluded_lines(report),
+        "limits": bullets((*coverage_lines(report), *excluded_lines(report))),
         "arms": _arms(report),
+        "side_by_side": side_by_side(report),
         "devices": _devices(report, columns),
         "terms": terms(report),
     }
@@ -126,10 +123,13 @@ def _in_regimes(report: Report) -> str:
     regimes.update(regime for regime, _ in {(row.regime, row.case) for row in report.rows})
     if len(regimes) == 1:
         return ""
-    return ", " + " and ".join(f"{n} in {escape(regime)}" for regime, n in regimes.items())
+    if len(set(regimes.values())) == 1:
+        return f", each in {', '.join(map(escape, regimes))}"
+    return ", " + ", ".join(f"{n} in {escape(regime)}" for regime, n in regimes.items())
 
 
 def _arms(report: Report) -> str:
+    """Return the arms that have a time; why another has none stands under the coverage limits. Empty without one."""
     headers = {"arm": "arm", "key": "key", "role": "role", "rows": "rows with a time", "note": "note"}
     rows = []
     for arm in report.arms:
@@ -137,6 +137,8 @@ def _arms(report: Report) -> str:
         role = "A/A twin" if arm.twin_of else role
         figures = [figure for row in report.rows if (figure := row.figure(arm.name)) is not None]
         timed = sum(figure.status == "measured" for figure in figures)
+        if not timed:
+            continue
         rows.append(
             {
                 "arm": escape(arm.name),
@@ -146,15 +148,15 @@ def _arms(report: Report) -> str:
                 "note": escape(arm.note) or NOTHING,
             }
         )
-    return table(headers, rows)
+    return table(headers, rows) if rows else ""
 
 
 def _devices(report: Report, columns: Sequence[str]) -> tuple[DeviceSection, ...]:
     return tuple(
         DeviceSection(
             title=escape(device),
-            environments=tuple(
-                EnvironmentLines(line=environment_line(report, e), states=state_lines(e))
+            environments=bullets(
+                Item(line=environment_line(report, e), below=state_lines(e))
                 for e in report.environments
                 if e.device == device
             ),

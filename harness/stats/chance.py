@@ -1,9 +1,15 @@
-"""How many rows look clear by chance alone."""
+"""What chance gives where new and baseline are equally fast: rows that look clear, and how far off the furthest is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
+
+from harness.stats.median import median
+
+DRAWS = 1000
+"""Draws behind the furthest row; it is printed to three decimals, and its error is a few per cent of its distance."""
 
 
 def rows_by_chance(groups: Iterable[int]) -> float:
@@ -23,3 +29,58 @@ def rows_by_chance(groups: Iterable[int]) -> float:
         if count < 1:
             raise ValueError(f"rows_by_chance: groups[{row}] must be >= 1, got {count}")
     return math.fsum(0.5**count for count in counts)
+
+
+def highest_by_chance(rows: Iterable[Sequence[Sequence[float]]]) -> float:
+    """Return how high the highest row is expected to be where new and baseline are equally fast.
+
+    Each row is the group ratios of its cards. What is left of their logarithms once the card's median is taken away is
+    the row's noise; its signs are drawn anew, and the row is the median of that, then over the cards. The result is the
+    mean over 1000 draws of the highest row; the lowest is expected at its reciprocal. Residuals are widened by
+    sqrt(n / (n - 1)), because a median follows its own sample. The draws are seeded, and do not depend on the order of
+    rows, cards or groups.
+
+    The noise is taken for symmetric and the groups for independent: drift that groups share makes the true one larger.
+    (Signs of the ratios themselves, not of the residuals, would count the effect as noise.)
+
+    Raises
+    ------
+    ValueError
+        There is no row, or a card has fewer than two ratios.
+    """
+    residuals = sorted(tuple(sorted(map(_residuals, cards))) for cards in rows)
+    if not residuals:
+        raise ValueError("highest_by_chance needs at least one row, got none")
+    source = random.Random(0)
+    highest = [-math.inf] * DRAWS
+    for cards in residuals:
+        drawn = [_draws(card, source) for card in cards]
+        row = drawn[0] if len(drawn) == 1 else [_middle(sorted(medians)) for medians in zip(*drawn, strict=True)]
+        highest = list(map(max, highest, row))
+    return math.exp(math.fsum(highest) / DRAWS)
+
+
+def _residuals(ratios: Sequence[float]) -> tuple[float, ...]:
+    n = len(ratios)
+    if n < 2:
+        raise ValueError(f"highest_by_chance needs two ratios a card at least, got {n}")
+    logs = [math.log(ratio) for ratio in ratios]
+    middle = median(logs)
+    return tuple(sorted(abs(log - middle) * math.sqrt(n / (n - 1)) for log in logs))
+
+
+def _draws(residuals: Sequence[float], source: random.Random) -> list[float]:
+    """Return the median under random signs, draw by draw; of six residuals there are 64 such medians."""
+    patterns = [source.getrandbits(len(residuals)) for _ in range(DRAWS)]
+    medians = {signs: _signed_median(residuals, signs) for signs in set(patterns)}
+    return [medians[signs] for signs in patterns]
+
+
+def _signed_median(residuals: Sequence[float], signs: int) -> float:
+    """Return the median of the residuals, each negative where its bit is set."""
+    return _middle(sorted(-r if signs >> place & 1 else r for place, r in enumerate(residuals)))
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    return (ordered[half] + ordered[~half]) / 2

@@ -10,7 +10,7 @@ SPREAD_GROUPS = 6
 """Groups that a spread looks at: a range grows with the count, so that only equal counts compare."""
 
 NOISE_SAMPLES = 5
-"""Fewest samples whose spread may stand for noise."""
+"""Fewest values that can show noise: the range of two to four is too small on average to be quoted as it."""
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -24,9 +24,6 @@ def spread(values: Sequence[float]) -> float | None:
     return (max(first) - min(first)) / median(first)
 
 
-def noise(values: Sequence[float]) -> float | None:
-    """Return the spread where at least five values stand behind it, else None.
-
-    The range of two to four values is too small on average to be quoted as the noise of a measurement.
-    """
-    return spread(values) if len(values) >= NOISE_SAMPLES else None
+def shows_noise(cards: Sequence[Sequence[float]]) -> bool:
+    """Return whether each card has the values that it takes to tell how noisy it is."""
+    return bool(cards) and min(map(len, cards)) >= NOISE_SAMPLES

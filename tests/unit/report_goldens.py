@@ -5,6 +5,8 @@ After a wanted change of a page: ``python -m tests.unit.report_goldens`` writes 
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,15 +23,16 @@ FORMATS = {"pr": "md", "csv": "csv", "json": "json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """A page's name, the stored runs that it is made of, and the extra columns of its Markdown."""
+    """A page's name, the stored runs that it is made of, the extra columns of its Markdown, and what changed."""
 
     name: str
     runs: tuple[str, ...]
     columns: tuple[str, ...] = ()
+    what: str = ""
 
     def page(self, form: str, runs: Sequence[Run]) -> str:
         columns = self.columns if form == "pr" else ()
-        page: str = plugins.load("pages", form).render_page(summarise(runs), columns=columns)
+        page: str = plugins.load("pages", form).render_page(summarise(runs), columns=columns, what=self.what)
         return page
 
 
@@ -37,6 +40,7 @@ GOLDENS = (
     Golden(name="small", runs=("small",), columns=("tflops", "clock", "class", "check", "note", "sizes")),
     Golden(name="pool", runs=("card-a", "card-b")),
     Golden(name="regimes", runs=("regimes",), columns=("aa", "cycles")),
+    Golden(name="noisy", runs=("noisy",), what="Smaller tiles for *short* experts"),
 )
 
 
@@ -123,6 +127,47 @@ def cards() -> Iterator[tuple[str, Run]]:
         ]
         machine = replace(H200, board=board)
         yield name, run(*rows, arms=(new, t, q), run_id=f"20260103-090000-{name}", machines=[machine], counts=counts)
+
+
+def noisy() -> Run:
+    """A busy CPU: two suites, wild times, a baseline as new, an arm with a reason for each operation, no revision."""
+    t, c, det = "torch_grouped_mm", "cublas_loop", "cake_det"
+    draw = random.Random(1)
+
+    def wild(middle_ns: int) -> list[int]:
+        return [round(middle_ns * math.exp(draw.gauss(0, 0.7))) for _ in range(6)]
+
+    def timed(name: str, op: str, program: str, sizes: tuple[int, ...], suite: str) -> Row:
+        of = case(name, op=op, row_class=suite, sizes=sizes, N=208, K=136, suite=suite)
+        none = f"no program for {program} (det, bf16 out) on x86_64: this version of cake_kernels has none"
+        return row(of, {t: wild(410_000), c: wild(400_000)}, unsupported={det: none})
+
+    rows = (
+        timed("gate_up E5 M777 bal", "fwd", "fwd", (156, 156, 155, 155, 155), "smoke"),
+        timed("gate_up E5 M777 bal", "dW", "wgrad", (156, 156, 155, 155, 155), "smoke"),
+        timed("E4 M640 lognormal", "fwd", "fwd", (170, 130, 200, 140), "adhoc"),
+    )
+    cpu = replace(
+        H200,
+        device="cpu",
+        product="Some CPU",
+        arch="x86_64",
+        units=2,
+        board=None,
+        peak_bytes_per_s=None,
+        versions={"python": "3.11.7", "torch": "2.13.0"},
+        settings={"threads": "2"},
+    )
+    counts = [SuiteCount(suite="smoke", op=op, row_class="smoke", count=n) for op, n in (("fwd", 4), ("dW", 5))]
+    return run(
+        *rows,
+        arms=(det, t, c),
+        run_id="20260105-070000-noisy",
+        timer="cpu",
+        revision="unknown",
+        machines=[cpu],
+        counts=counts,
+    )
 
 
 def regimes() -> Run:
@@ -247,7 +292,7 @@ def traced(
 def write_all() -> None:
     """Write every stored run and every page."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, made in (("small", small()), ("regimes", regimes()), *cards()):
+    for name, made in (("small", small()), ("regimes", regimes()), ("noisy", noisy()), *cards()):
         runfile.save(made, stored(name))
     for golden in GOLDENS:
         for form, suffix in FORMATS.items():

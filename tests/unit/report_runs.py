@@ -14,7 +14,7 @@ from harness.model.shape import Shape
 H200 = Machine(
     device="cuda",
     product="NVIDIA H200",
-    arch="sm_90",
+    arch="sm_90a",
     units=132,
     cache_bytes=50 * 2**20,
     memory_bytes=140 * 2**30,
@@ -144,6 +144,7 @@ def run(
     method_version: int = 1,
     seed: int = 0,
 ) -> Run:
+    named = dict.fromkeys((*arms, *(arm for r in rows for arm in r.arms)))
     return Run(
         method_version=method_version,
         run_id=run_id,
@@ -155,7 +156,7 @@ def run(
         regimes=tuple(dict.fromkeys(r.regime for r in rows)) or ("boost",),
         groups=6,
         seed=seed,
-        arms=tuple(ARMS[arm] for arm in arms),
+        arms=tuple(ARMS[arm] for arm in named),
         machines=tuple(machines),
         planned=tuple(row_key(r.regime, r.case) for r in rows) if planned is None else tuple(planned),
         suite_counts=tuple(counts),

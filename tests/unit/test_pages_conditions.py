@@ -1,9 +1,11 @@
 """What a report says of clocks, energy, the GPU's states, discarded groups and the tracer."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+import pytest
 import torch
 
 from harness.model.conditions import Discards, Range
@@ -55,7 +57,7 @@ def test_cycles_that_name_the_other_arm_leave_no_verdict_in_boost() -> None:
     page = render_page(report(one))
 
     assert [entry.row.case.name for entry in report(one).standings[0].cycles_disagree] == [one.case.name]
-    assert "slower in 0**; cycles do not confirm 1 of these;" in page
+    assert "wholly below in 0 (chance gives 0.5 and 0.5 on each side); cycles do not confirm 1 of these;" in page
     assert "(`clock`): dW gate_up E4 M112576 bal 1.010 in time, 0.969 in cycles.\n" in page
     assert "| clock: SOTA / cake_nondet is 0.969 in cycles |\n" in page
 
@@ -112,7 +114,7 @@ def test_busy_geomeans_stand_beside_spans_where_they_differ() -> None:
 
     assert "| 1 of 22 | 1.250 (1.250-1.250) |\n" in render_page(report(close))
     assert "| 1 of 22 | 1.250 (1.250-1.250), busy 1.248 |\n" in render_page(report(apart))
-    assert ": 1.250 (dW owner, busy 1.248)." in render_page(report(apart))
+    assert "; geomean 1.250 (dW owner, busy 1.248)." in render_page(report(apart))
 
 
 # States
@@ -150,19 +152,21 @@ def test_discarded_groups_are_counted_by_reason_in_row_page_and_json() -> None:
 
     assert made.rows[0].discarded == Discards(invalid=2, throttled=1, clock=1, restarted=1)
     assert (
-        "- Discarded, never for a duration: 5 of 6 groups: 2 for a lost or unbelievable record (dW gate_up E4 M112576"
-        " bal); 1 held down by something else than the power cap (dW gate_up E4 M112576 bal); 1 for an arm's clock"
+        "- Discarded, never for a duration: 5 of 6 measured groups: 2 for a lost or unbelievable record, in dW gate_up"
+        " E4 M112576 bal; 1 held down by something else than the power cap, in dW gate_up E4 M112576 bal; 1 for an"
     ) in render_page(made)
     assert "| 5 groups discarded |\n" in render_page(made)
     assert json.loads(json_page.render_page(made))["rows"][0]["discarded"] == asdict(made.rows[0].discarded)
 
 
-class OddTimer:
-    """Its third sample is invalid, its last one of another clock."""
+class ToldTimer:
+    """Gives the samples it is told, one a call; the same at the end of every row."""
 
     heading = "made for a test"
 
-    def __init__(self) -> None:
+    def __init__(self, told: dict[int, Sample], *, usual: Sample) -> None:
+        self._told = told
+        self._usual = usual
         self._index = 0
 
     def start_row(self, case_id: str) -> None:
@@ -176,11 +180,11 @@ class OddTimer:
 
     def _sample(self) -> Sample:
         self._index += 1
-        return Sample(span_ns=0 if self._index == 3 else 1000, clock_mhz=1500 if self._index == 16 else 1980)
+        return self._told.get(self._index, self._usual)
 
 
 class HotMonitor:
-    """A GPU that is too hot once."""
+    """A GPU that is too hot in its fourth group."""
 
     def __init__(self) -> None:
         self._index = 0
@@ -198,16 +202,37 @@ class HotMonitor:
         return 0
 
 
-def test_the_protocols_own_reasons_fall_into_their_classes() -> None:
+GOOD = Sample(span_ns=1000, clock_mhz=1980)
+
+
+def discarded_by_protocol(told: dict[int, Sample], *, hot: bool = False) -> tuple[Discarded, ...]:
+    """What the protocol throws away of two arms in six groups, call by call as ``told``."""
     of = small_case()
     operands = make_operands(of, seed=0, device=torch.device("cpu"))
-    arms = {name: FakeArm(name).prepare(of, operands) for name in ("a", "b")}
-    session = Session(timer=OddTimer(), device=QuietDevice(), groups=6, monitor=HotMonitor())
+    arms = {name: FakeArm(name).prepare(of, operands) for name in (NEW, T)}
+    monitor = HotMonitor() if hot else None
+    session = Session(timer=ToldTimer(told, usual=GOOD), device=QuietDevice(), groups=6, monitor=monitor)
+    return measure(arms, Boost(), session, floor_ns=10, case_id=of.case_id).discarded
 
-    measured = measure(arms, Boost(), session, floor_ns=1, case_id=of.case_id)
 
-    made = report(row(case(), TWO, discarded=measured.discarded))
-    assert made.rows[0].discarded == Discards(invalid=1, throttled=1, clock=1)
+@pytest.mark.parametrize(
+    ("told", "hot", "classes"),
+    [
+        ({3: Sample(span_ns=0)}, False, Discards(invalid=1)),
+        ({3: Sample(span_ns=math.nan, reason="clock of the tracer stood still")}, False, Discards(invalid=1)),
+        ({}, True, Discards(throttled=1)),
+        ({12: Sample(span_ns=1000, clock_mhz=1500)}, False, Discards(clock=1)),
+        ({5: Sample(span_ns=2)}, False, Discards(invalid=1, restarted=2)),  # an impossible time: its arm fails
+    ],
+)
+def test_what_the_protocol_throws_away_is_one_entry_a_group_in_its_class(
+    told: dict[int, Sample], hot: bool, classes: Discards
+) -> None:
+    thrown = discarded_by_protocol(told, hot=hot)
+
+    (only,) = report(row(case(), TWO, discarded=thrown)).rows
+    assert only.discarded == classes
+    assert only.discarded.total == len(thrown) == len({(d.attempt, d.group, d.reason) for d in thrown})
 
 
 # Rows that a regime leaves to another
@@ -225,7 +250,7 @@ def test_rows_too_short_for_sustained_are_one_note_and_stay_in_the_count_of_the_
     assert "- Not in sustained: 4 rows (dW); rows under 2 ms are measured in boost only\n" in page
     assert "| sustained | dW | owner | 1 of 22 |" in page
     assert "| boost | dW | owner | 4 of 22 |" in page
-    assert "moe-training, 1 in sustained and 4 in boost;" in page
+    assert "moe-training, 1 in sustained, 4 in boost;" in page
 
 
 def test_a_failure_in_one_regime_of_two_names_it() -> None:
@@ -275,14 +300,15 @@ def test_launches_say_what_a_call_of_each_arm_is() -> None:
     assert (t.kernels, t.memsets, t.per_group) == (Range(low=2, high=2), Range(low=0, high=0), False)
     assert (c.kernels, c.memsets, c.per_group) == (Range(low=4, high=7), Range(low=0, high=1), False)
     assert (
-        "- One call launches: cake_nondet 1 kernel; torch_grouped_mm 2 kernels; cublas_loop a kernel for each non-empty"
-        " group (2 to 4).\n"
+        "- One call launches: cake_nondet 1 kernel (`a?x?b`); torch_grouped_mm 2 kernels (`gemm`, `prepare`);"
+        " cublas_loop a kernel for each non-empty group, 2 to 4 (`gemm`).\n"
     ) in page
 
 
 def test_an_arm_that_launches_another_set_now_and_then_is_named() -> None:
     one = row(case(), TWO, kernels={T: (("gemm x 1",), ("gemm x 1", "memset x 1"))})
 
-    assert "torch_grouped_mm 1 kernel and 0 to 1 memsets (not the same from call to call in 1 row)." in render_page(
-        report(one)
+    assert (
+        "torch_grouped_mm 1 kernel (`gemm`) and 0 to 1 memsets (not the same from call to call in 1 row)."
+        in render_page(report(one))
     )

@@ -23,10 +23,11 @@ def test_names_with_commas_quotes_and_line_feeds_come_back_as_they_were() -> Non
 def test_each_row_has_a_line_an_arm_and_ratios_on_the_baselines_line() -> None:
     back = pd.read_csv(StringIO(render_page(summarise([run(row(case(), SPANS, unsupported={"cudnn": "no dW"}))]))))
 
-    assert list(back["arm"]) == ["cake_nondet", "torch_grouped_mm"]
-    assert list(back["span_ns"]) == [4_000_000, 5_000_000]
-    assert list(back["ratio_median"].fillna(0)) == [0, 1.25]
-    assert list(back["is_sota"]) == [False, True]
+    assert list(back["arm"]) == ["cake_nondet", "torch_grouped_mm", "cudnn"]
+    assert list(back["span_ns"].fillna(0)) == [4_000_000, 5_000_000, 0]
+    assert list(back["ratio_median"].fillna(0)) == [0, 1.25, 0]
+    assert list(back["is_sota"]) == [False, True, False]
+    assert list(back["reason"].fillna("")) == ["", "", "no dW"]
 
 
 def test_a_skipped_row_has_a_line_with_its_reason_and_sizes() -> None:

@@ -38,8 +38,9 @@ def test_rows_and_geomeans_have_the_published_form() -> None:
         "busy_median": None,
     }
     geomean = page["geomeans"][0]
-    del geomean["device"]
+    del geomean["device"], geomean["spread"]
     assert geomean == {
+        "suite": "moe-training",
         "op": "dW",
         "row_class": "owner",
         "regime": "boost",

@@ -31,14 +31,14 @@ def plain(*rows: Row) -> str:
 
 
 def test_all_latencies_of_a_table_have_one_unit_chosen_by_the_smallest() -> None:
-    long = row(case("long"), {NEW: [1500 * MS], T: [1500 * MS]})
-    short = row(case("short"), {NEW: [500 * MS], T: [500 * MS]})
+    long = row(case("long"), {NEW: [1500 * MS], T: [1600 * MS]})
+    short = row(case("short"), {NEW: [500 * MS], T: [600 * MS]})
 
     page = plain(long, short)
 
-    assert "| row | operation | cake_nondet, new (ms) | torch_grouped_mm t (ms) | SOTA (ms) |" in page
-    assert row_lines(page, "long")[0][2] == "1500.00"
-    assert row_lines(page, "short")[0][2] == "500.00"
+    assert "| row | operation | cake_nondet, new (ms) | torch_grouped_mm t (ms) | SOTA |" in page
+    assert row_lines(page, "long")[0][2:4] == ["**1500.00**", "1600.00"]
+    assert row_lines(page, "short")[0][2:4] == ["**500.00**", "600.00"]
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,20 @@ def test_small_numbers_do_not_round_to_nothing() -> None:
 
 
 def test_the_direction_of_every_ratio_stands_in_its_header() -> None:
-    page = plain(row(case(), {NEW: [4 * MS], T: [5 * MS]}))
+    one = run(row(case(), {NEW: [4 * MS], T: [5 * MS], "quack": [6 * MS]}))
+    page = render_page(summarise([one], against=[T]))
 
-    assert "| SOTA / cake_nondet, above 1: new is faster |" in page
-    assert "| count | SOTA / cake_nondet |" in page
+    assert (
+        "| SOTA / cake_nondet, ↑ new is faster | best known / cake_nondet ↑ | torch_grouped_mm / cake_nondet ↑ |"
+    ) in page
+    assert "| count | SOTA / cake_nondet | best known / cake_nondet | torch_grouped_mm / cake_nondet |" in page
 
 
-def test_a_row_shows_every_arm_sota_with_its_key_and_the_range() -> None:
+def test_a_row_shows_every_arm_the_fastest_in_bold_the_key_of_sota_and_the_range() -> None:
     page = plain(row(case(), {NEW: [4 * MS] * 2, T: [5 * MS, 6 * MS], C: [7 * MS] * 2}))
 
     assert row_lines(page, "gate_up") == [
-        ["gate_up E4 M112576 bal", "dW", "4.0000", "5.5000", "7.0000", "5.5000 t", "1.375 [1.250, 1.500]"]
+        ["gate_up E4 M112576 bal", "dW", "**4.0000**", "5.5000", "7.0000", "t", "1.375 [1.250, 1.500]"]
     ]
 
 
@@ -84,7 +87,7 @@ def test_an_arm_without_a_key_is_named_in_the_role_columns() -> None:
     made = run(row(case(), {NEW: [4 * MS], T: [5 * MS]}))
     arms = tuple(replace(arm, key="") for arm in made.arms)
 
-    assert "| 5.0000 torch_grouped_mm |" in render_page(summarise([replace(made, arms=arms)]))
+    assert "| 5.0000 | torch_grouped_mm | 1.250" in render_page(summarise([replace(made, arms=arms)]))
 
 
 def test_failed_and_unsupported_differ_in_the_table() -> None:
@@ -117,9 +120,9 @@ def test_a_reason_that_holds_everywhere_says_all_rows() -> None:
 
 def test_the_environment_line_names_machine_versions_timer_groups_and_revision() -> None:
     assert (
-        "- NVIDIA H200 (sm_90, 132 SMs, board 0123456789ab), CUDA 13.0, driver 580.159.03, torch 2.13.0, cudnn 9.14.0;"
-        " ECC on, power limit 700 W; CUDA events around one call, cold L2, eager; median of 2 paired groups in balanced"
-        " order; revision 1a2b3c4 (git); run 20260101-120000-h200\n"
+        "- NVIDIA H200 (sm_90a, 132 SMs, board 0123456789ab), CUDA 13.0, driver 580.159.03, torch 2.13.0, cudnn 9.14.0;"
+        " ECC on, power limit 700 W; CUDA events around one call, cold L2, eager; regime boost; median of 2 paired"
+        " groups in balanced order; revision 1a2b3c4 (git); run 20260101-120000-h200\n"
     ) in plain(row(case(), {NEW: [4 * MS] * 2, T: [5 * MS] * 2}))
 
 
@@ -252,6 +255,12 @@ def test_a_short_page_does_not_fold() -> None:
         ("$x$ `y` *z* ~~w~~", "&#36;x&#36; \\`y\\` \\*z\\* \\~\\~w\\~\\~"),
         ("_x_ y__z", "\\_x\\_ y__z"),
         ("bell\a", "bell\N{REPLACEMENT CHARACTER}"),
+        (
+            "a\u202egnp.exe \u200dx\ufeff",
+            "a\N{REPLACEMENT CHARACTER}gnp.exe \N{REPLACEMENT CHARACTER}x\N{REPLACEMENT CHARACTER}",
+        ),
+        ("see https://a.b and WWW.c.d", "see https:&#8203;//a.b and WWW&#8203;.c.d"),
+        (":smile: a:+1:b 12:30 Note: x", ":&#8203;smile: a:&#8203;+1:b 12:30 Note: x"),
     ],
 )
 def test_escape_shows_text_and_does_nothing_else(text: str, escaped: str) -> None:

@@ -276,14 +276,15 @@ def test_two_runs_on_one_card_are_more_groups_of_that_card() -> None:
 
 
 def test_different_models_of_device_are_different_rows() -> None:
+    h100 = replace(H200, product="NVIDIA H100", board="bbbbbbbbbbbb", settings={"power limit": "350 W"})
     h200 = run(row(case(), {NEW: [4 * MS], T: [5 * MS]}), run_id="a")
-    other = run(row(case(), {NEW: [4 * MS], T: [4 * MS]}), run_id="b", machines=[replace(H200, product="NVIDIA H100")])
+    other = run(row(case(), {NEW: [4 * MS], T: [4 * MS]}), run_id="b", machines=[h100])
 
     report = summarise([h200, other])
 
     assert [(g.device, g.value) for g in report.geomeans] == [
-        ("NVIDIA H200 (sm_90)", 1.25),
-        ("NVIDIA H100 (sm_90)", 1.0),
+        ("NVIDIA H200 (sm_90a)", 1.25),
+        ("NVIDIA H100 (sm_90a)", 1.0),
     ]
 
 
@@ -321,7 +322,7 @@ def test_the_same_run_twice_is_refused() -> None:
 
 def test_one_name_for_two_cases_is_refused() -> None:
     one = run(row(case(), {NEW: [4 * MS]}), run_id="a")
-    other = run(row(case(sizes=(112576, 0, 0, 0)), {NEW: [4 * MS]}), run_id="b")
+    other = run(row(case(sizes=(112576, 0, 0, 0)), {NEW: [5 * MS]}), run_id="b")
 
     with pytest.raises(UsageError, match="one name must be one case"):
         summarise([one, other])
@@ -330,7 +331,7 @@ def test_one_name_for_two_cases_is_refused() -> None:
 def test_a_suite_that_changed_its_size_is_refused() -> None:
     counts = [SuiteCount(suite="moe-training", op="dW", row_class="owner", count=21)]
     one = run(row(case(), {NEW: [4 * MS]}), run_id="a")
-    other = run(row(case(), {NEW: [4 * MS]}), run_id="b", counts=counts)
+    other = run(row(case(), {NEW: [5 * MS]}), run_id="b", counts=counts)
 
     with pytest.raises(UsageError, match="22 rows of dW owner in one run and 21"):
         summarise([one, other])

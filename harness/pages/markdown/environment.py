@@ -20,12 +20,13 @@ _PROTOCOLS = {"paired_groups": "paired groups in balanced order"}
 
 
 def environment_line(report: Report, environment: Environment) -> str:
-    """Return the line of one machine: device; versions; settings; timer; groups; revision; runs."""
+    """Return the line of one machine: device; versions; settings; timer; regimes; groups; revision; runs."""
     machine = environment.machine
     parts = [
         ", ".join((_device(machine), *_versions(machine))),
         ", ".join(f"{escape(name)} {escape(value)}" for name, value in sorted(machine.settings.items())),
         escape(report.heading),
+        _regimes(environment),
         _groups(report, environment.groups),
         f"revision {_revision(report.revision)}",
         f"run {', '.join(escape(run) for run in environment.run_ids)}",
@@ -69,6 +70,11 @@ def _versions(machine: Machine) -> list[str]:
         f"{_TITLES.get(name, escape(_SHORT.get(name, name)))} {escape(machine.versions[name])}"
         for name in (*first, *rest)
     ]
+
+
+def _regimes(environment: Environment) -> str:
+    names = [escape(regime) for regime in environment.regimes]
+    return f"{'regime' if len(names) == 1 else 'regimes'} {', '.join(names)}" if names else ""
 
 
 def _groups(report: Report, counts: tuple[int, ...]) -> str:

@@ -28,13 +28,15 @@ def escape(text: str) -> str:
     """Return ``text`` as one line that shows it literally, in a paragraph as in a table's cell.
 
     Row names such as ``gate_up E4 M112576 1-empty asc`` come out unchanged: an underscore inside a word is not
-    touched. White space of any kind becomes one space, other control characters and lone surrogates become U+FFFD.
-    References that GitHub makes of rendered text (``@name``, ``#1``, ``GH-1``) are broken by a zero-width space.
+    touched. White space of any kind becomes one space; other control characters, those that only steer the display
+    (direction, joining) and lone surrogates become U+FFFD. What GitHub makes of rendered text (``@name``, ``#1``,
+    ``GH-1``, ``http://``, ``www.``, ``:smile:``) is broken by a zero-width space.
     """
     line = "".join(_visible(char) for char in " ".join(text.split()))
     line = "".join(_ESCAPES.get(char, char) for char in line)
     line = re.sub(r"\\#(?=\d)", rf"\\#{_ZERO_WIDTH}", line)
     line = re.sub(r"\b(GH-)(?=\d)", rf"\1{_ZERO_WIDTH}", line, flags=re.IGNORECASE)
+    line = re.sub(r"(:)(?=//|[\w+-]+:)|\b(www)(?=\.)", rf"\g<0>{_ZERO_WIDTH}", line, flags=re.IGNORECASE)
     return re.sub(r"_+", lambda match: match[0] if _inside_word(match) else "\\_" * len(match[0]), line)
 
 
@@ -45,4 +47,4 @@ def _inside_word(match: re.Match[str]) -> bool:
 
 
 def _visible(char: str) -> str:
-    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in ("Cc", "Cs") else char
+    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from harness.errors import UsageError
-from harness.model.report import ArmFigure, Report, ReportRow
+from harness.model.figures import ArmFigure, ReportRow
+from harness.model.report import Report
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.numbers import NOTHING, joules, percent, speedup_range, time_unit

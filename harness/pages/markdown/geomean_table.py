@@ -1,4 +1,4 @@
-"""The geomean table: one line an operation and row class, one column a baseline."""
+"""The geomean table: one line a suite, operation and row class, one column a baseline."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from harness.pages.markdown.table import table
 BUSY_APART = 0.001
 """A geomean of busy times stands beside that of spans where the two differ by more."""
 
-Line = tuple[str, str, str, str]
+Line = tuple[str, ...]
 
 
 def geomean_table(report: Report) -> str:
-    """Return the table, whose numbers are of spans; busy ones stand beside them where they differ.
+    """Return the table, whose numbers are of spans; busy ones stand beside them where they differ. Empty without one.
 
     ``count`` is that of the first column. A cell with another count says so: it is the mean over other rows.
     """
+    if all(g.value is None for g in report.geomeans):
+        return ""
     device = "GPU" if all(e.machine.device == "cuda" for e in report.environments) else "device"
-    headers = {"device": device, "regime": "regime", "op": "operation", "rows": "rows", "count": "count"}
-    headers |= {against: words.direction(report, against) for against in report.columns}
+    headers = {"device": device, "regime": "regime", "suite": "suite", "op": "operation", "rows": "rows"}
+    headers |= {"count": "count"} | {against: words.direction(report, against) for against in report.columns}
+    if len({g.suite for g in report.geomeans}) == 1:
+        del headers["suite"]
     lines: dict[Line, dict[str, Geomean]] = {}
     for g in report.geomeans:
         if g.metric == "span":
-            lines.setdefault((g.device, g.regime, g.op, g.row_class), {})[g.against] = g
-    return table(headers, [_cells(report, by_column) for by_column in lines.values()])
+            lines.setdefault((g.device, g.regime, g.suite, g.op, g.row_class), {})[g.against] = g
+    cells = [_cells(report, by_column) for by_column in lines.values()]
+    return table(headers, [{name: line[name] for name in headers} for line in cells])
 
 
 def busy_beside(report: Report, span: Geomean) -> str:
@@ -42,7 +47,7 @@ def busy_beside(report: Report, span: Geomean) -> str:
 
 def _same_rows(one: Geomean, other: Geomean) -> bool:
     def key(g: Geomean) -> tuple[str, ...]:
-        return (g.device, g.regime, g.op, g.row_class, g.against)
+        return (g.device, g.regime, g.suite, g.op, g.row_class, g.against)
 
     return key(one) == key(other)
 
@@ -52,6 +57,7 @@ def _cells(report: Report, by_column: dict[str, Geomean]) -> dict[str, str]:
     cells = {
         "device": escape(first.device),
         "regime": escape(first.regime),
+        "suite": escape(first.suite),
         "op": first.op,
         "rows": escape(first.row_class),
         "count": f"{first.n} of {first.expected_n}",

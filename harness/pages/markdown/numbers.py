@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from harness.model.report import Ratio
+from harness.model.figures import Ratio
 
 NOTHING = "–"
 """Stands where there is no number."""
 
 
 def speedup(value: float) -> str:
-    """Return a ratio to three decimals; below 0.1 to three significant digits."""
-    return f"{value:.3f}" if value >= 0.1 else f"{value:.3g}"
+    """Return a ratio to three decimals, from 10 on and below 0.1 to three significant digits: ``1.061``, ``17.2``."""
+    return f"{value:.3f}" if 0.1 <= value < 10 else _significant(value, 3)
 
 
 def speedup_range(ratio: Ratio) -> str:
-    """Return ``1.061 [1.056, 1.102]``: the row's ratio, and its least and largest group."""
-    return f"{speedup(ratio.median)} [{speedup(ratio.min)}, {speedup(ratio.max)}]"
+    """Return ``1.061 [1.056, 1.102]``: the row's ratio, and its least and largest group.
+
+    Where the groups lie further apart than the ratio is large, two significant digits say all: ``1.2 [0.0073, 171]``.
+    """
+    wide = ratio.max - ratio.min >= ratio.median
+    low, middle, high = (
+        _significant(value, 2) if wide else speedup(value) for value in (ratio.min, ratio.median, ratio.max)
+    )
+    return f"{middle} [{low}, {high}]"
+
+
+def _significant(value: float, digits: int) -> str:
+    """Return at least ``digits`` significant digits of a positive number without an exponent; no digit is zeroed."""
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
 
 
 def percent(value: float | None) -> str:
-    """Return ``3.85 %``."""
-    return NOTHING if value is None else f"{100 * value:.2f} %"
+    """Return ``3.85 %``; from 100 % on without decimals: ``317 %``."""
+    if value is None:
+        return NOTHING
+    hundredths = round(100 * value, 2)
+    return f"{hundredths:.0f} %" if hundredths >= 100 else f"{hundredths:.2f} %"
 
 
 def expected_rows(value: float) -> str:

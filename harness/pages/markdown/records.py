@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from harness.model.conditions import Launches, Range, RecordCount
@@ -18,6 +19,12 @@ _MEANINGS = {
     "dropped": "dropped by the tracer",
 }
 """Counts that a reader asks for, zero or not; others only where they are not zero."""
+
+NAMED = 2
+"""Kernels of an arm that a line names."""
+
+LONGEST = 80
+"""Characters of a kernel's name."""
 
 
 def record_lines(report: Report) -> tuple[str, ...]:
@@ -44,13 +51,42 @@ def _launches(report: Report) -> Iterator[str]:
 def _launched(entry: Launches) -> str:
     parts = [_kernels(entry)]
     parts += [_count(found, what) for found, what in ((entry.memsets, "memset"), (entry.copies, "copy")) if found.high]
+    parts[0] += f" ({names})" if (names := _named(entry)) else ""
     varying = f" (not the same from call to call in {counted(entry.varying, 'row')})" if entry.varying else ""
     return f"{escape(entry.arm)} {' and '.join(parts)}{varying}"
 
 
+def _named(entry: Launches) -> str:
+    """Return a few of the kernels' names, without their template arguments and parameters."""
+    names = list(dict.fromkeys(f"`{_code(short_name(name))}`" for name in entry.names))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _code(name: str) -> str:
+    """Return what is safe within backticks."""
+    return re.sub(r"[^\w:~.()-]", "?", name, flags=re.ASCII)
+
+
+def short_name(kernel: str) -> str:
+    """Return ``cutlass::device_kernel`` for that template's mangled name of a thousand characters.
+
+    Of a name mangled by the Itanium C++ ABI the leading identifiers count (``_ZN`` length identifier ..., ``_Z`` length
+    identifier); whatever else is too long is cut.
+    """
+    parts: list[str] = []
+    rest = match[1] if (match := re.match(r"_ZN?K?(\d.*)", kernel)) else ""
+    while digits := re.match(r"\d+", rest):
+        end = digits.end() + int(digits[0])
+        parts.append(rest[digits.end() : end])
+        rest = rest[end:] if kernel.startswith("_ZN") else ""
+    name = "::".join("(anonymous)" if part.startswith("_GLOBAL__N_") else part for part in parts) or kernel
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+
+
 def _kernels(entry: Launches) -> str:
     if entry.per_group and entry.kernels.high > 1:
-        return f"a kernel for each non-empty group ({_numbers(entry.kernels)})"
+        return f"a kernel for each non-empty group, {_numbers(entry.kernels)}"
     return _count(entry.kernels, "kernel")
 
 

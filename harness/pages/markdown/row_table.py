@@ -1,10 +1,11 @@
-"""The per-row table: every arm's latency, SOTA with its key letter, and the ratios with [min, max]."""
+"""The per-row table: every arm's latency, the fastest in bold, SOTA's key letter, and the ratios with [min, max]."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model.report import BEST_KNOWN, SOTA, Ratio, Report, ReportRow
+from harness.model.figures import ArmFigure, Ratio, ReportRow
+from harness.model.report import BEST_KNOWN, SOTA, Report
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.extra_columns import TableColumn, extra_columns
@@ -21,8 +22,8 @@ def row_table(report: Report, rows: Sequence[ReportRow], *, columns: Sequence[st
     chosen = [
         TableColumn(name="row", header="row", cell=lambda row: escape(row.case.name)),
         TableColumn(name="op", header="operation", cell=lambda row: row.case.op),
-        *(_latency(report, arm, unit) for arm in arms),
-        *(_role(report, column, unit) for column in report.columns if column in (SOTA, BEST_KNOWN)),
+        *(_latency(report, arm, arms, unit) for arm in arms),
+        *(_role(report, column) for column in report.columns if column in (SOTA, BEST_KNOWN)),
         *(_ratio(report, column) for column in report.columns),
         *extra_columns(report, rows, arms, _with_needed(rows, columns)),
     ]
@@ -41,7 +42,7 @@ def _with_needed(rows: Sequence[ReportRow], columns: Sequence[str]) -> tuple[str
     return tuple(dict.fromkeys((*needed, *columns)))
 
 
-def _latency(report: Report, arm: str, unit: TimeUnit) -> TableColumn:
+def _latency(report: Report, arm: str, arms: Sequence[str], unit: TimeUnit) -> TableColumn:
     key = report.arm(arm).key
     new = ", new" if arm == report.new.name else ""
 
@@ -49,21 +50,29 @@ def _latency(report: Report, arm: str, unit: TimeUnit) -> TableColumn:
         figure = row.figure(arm)
         if figure is None or figure.status == "unsupported":
             return NOTHING
-        return "failed" if figure.status == "failed" else unit.format(figure.span_ns)
+        if figure.status == "failed":
+            return "failed"
+        latency = unit.format(figure.span_ns)
+        return f"**{latency}**" if _is_fastest(row, figure, arms) else latency
 
     title = f"{escape(arm)} {escape(key)}" if key else escape(arm)
     return TableColumn(name=f"latency {arm}", header=f"{title}{new} ({unit.name})", cell=cell)
 
 
-def _role(report: Report, role: str, unit: TimeUnit) -> TableColumn:
+def _is_fastest(row: ReportRow, figure: ArmFigure, arms: Sequence[str]) -> bool:
+    """Return whether no arm of the table has a shorter time, where at least two have one."""
+    spans = [f.span_ns for f in row.figures if f.arm in arms and f.span_ns is not None]
+    return len(spans) > 1 and figure.span_ns == min(spans)
+
+
+def _role(report: Report, role: str) -> TableColumn:
+    """Return the column that says which arm has the role; its latency stands in the arm's own."""
+
     def cell(row: ReportRow) -> str:
         arm = row.sota if role == SOTA else row.best_known
-        figure = row.figure(arm) if arm else None
-        if arm is None or figure is None:
-            return NOTHING
-        return f"{unit.format(figure.span_ns)} {escape(report.arm(arm).key or arm)}"
+        return NOTHING if arm is None else escape(report.arm(arm).key or arm)
 
-    return TableColumn(name=role, header=f"{words.column(role)} ({unit.name})", cell=cell)
+    return TableColumn(name=role, header=words.column(report, role), cell=cell)
 
 
 def _ratio(report: Report, against: str) -> TableColumn:
@@ -71,7 +80,8 @@ def _ratio(report: Report, against: str) -> TableColumn:
         ratio = row.ratio(against)
         return NOTHING if ratio is None else speedup_range(ratio)
 
-    header = f"{words.direction(report, against)}, above 1: new is faster"
+    meaning = ", ↑ new is faster" if against == report.columns[0] else " ↑"
+    header = f"{words.direction(report, against)}{meaning}"
     return TableColumn(name=f"ratio {against}", header=header, cell=cell)
 
 

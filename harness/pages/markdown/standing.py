@@ -1,14 +1,15 @@
-"""The sentences about how the rows stand: headline, gains, regressions, rows wholly on one side, spread."""
+"""The paragraphs about how the rows stand in one column: gains, regressions, what chance gives, spread, clocks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.model.report import CLOCK_APART, Geomean, Ratio, Report, RowRatio, Standing
+from harness.model.figures import CLOCK_APART, Ratio
+from harness.model.report import Report, RowRatio, Standing
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
-from harness.pages.markdown.geomean_table import busy_beside
 from harness.pages.markdown.numbers import NOTHING, counted, expected_rows, percent, speedup
+from harness.pages.summary.pool import REGIMES
 
 NAMED = 5
 """Rows whose clocks leave no verdict that a line names."""
@@ -22,67 +23,23 @@ class Paragraph:
     lines: tuple[str, ...]
 
 
-def first_column(report: Report) -> str:
-    """Return the first column that has a ratio; SOTA where none has."""
-    have = {standing.against for standing in report.standings}
-    return next((column for column in report.columns if column in have), report.columns[0])
-
-
-def headlines(report: Report) -> tuple[str, ...]:
-    """Return one sentence a device and regime on the first column that has a ratio."""
-    against = first_column(report)
-    if not report.standings:
-        return (f"**Nothing is compared: no row has a time of {escape(report.new.name)} and of a baseline.**",)
-    return tuple(_headline(report, s) for s in report.standings if s.against == against)
+def results(report: Report) -> tuple[Standing, ...]:
+    """Return the standings of the regimes whose numbers are results; of all if a report has only studies."""
+    return tuple(s for s in report.standings if s.regime in REGIMES) or report.standings
 
 
 def standing_paragraphs(report: Report) -> tuple[Paragraph, ...]:
     """Return what the rows say, a paragraph a column, device and regime."""
-    return tuple(Paragraph(title=_title(report, s), lines=_lines(report, s)) for s in report.standings)
+    return tuple(
+        Paragraph(
+            title=f"{words.direction(report, standing.against)}{where(report, standing)}",
+            lines=_lines(report, standing),
+        )
+        for standing in results(report)
+    )
 
 
-def _headline(report: Report, standing: Standing) -> str:
-    new, against = escape(report.new.name), words.column(standing.against)
-    n = len(standing.rows)
-    equal = n - standing.above - standing.below
-    rest = f", equal in {equal}" if equal else ""
-    counts = f"faster than {against} in {standing.above} of {counted(n, 'row')}, slower in {standing.below}{rest}"
-    clocks = f"; cycles do not confirm {doubtful} of these" if (doubtful := _doubtful(standing)) else ""
-    return f"**{new} is {counts}**{_where(report, standing)}{clocks}{_means(report, standing)}."
-
-
-def _doubtful(standing: Standing) -> int:
-    """Return in how many rows clocks that should agree do not, and cycles do not confirm the time."""
-    return len(standing.cycles_disagree) if standing.regime == "boost" else 0
-
-
-def _means(report: Report, standing: Standing) -> str:
-    here = [
-        (g.value, g)
-        for g in report.geomeans
-        if g.value is not None
-        and (g.device, g.regime, g.against, g.metric) == (standing.device, standing.regime, standing.against, "span")
-    ]
-    if not here:
-        return ""
-    low, high = min(here, key=lambda m: m[0]), max(here, key=lambda m: m[0])
-    direction = words.direction(report, standing.against)
-    if len(here) == 1:
-        return f"; geomean of {direction}: {_mean(report, low[1])}"
-    return f"; geomeans of {direction} from {_mean(report, low[1])} to {_mean(report, high[1])}"
-
-
-def _mean(report: Report, geomean: Geomean) -> str:
-    value = NOTHING if geomean.value is None else speedup(geomean.value)
-    of = ", ".join(part for part in (f"{geomean.op} {escape(geomean.row_class)}", busy_beside(report, geomean)) if part)
-    return f"{value} ({of})"
-
-
-def _title(report: Report, standing: Standing) -> str:
-    return f"{words.direction(report, standing.against)}{_where(report, standing)}"
-
-
-def _where(report: Report, standing: Standing) -> str:
+def where(report: Report, standing: Standing) -> str:
     """Return the device and regime, where the report has several."""
     several_devices = len({s.device for s in report.standings}) > 1
     several_regimes = len({s.regime for s in report.standings}) > 1
@@ -92,16 +49,27 @@ def _where(report: Report, standing: Standing) -> str:
 
 
 def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
-    n = len(standing.rows)
-    chance = expected_rows(standing.chance)
+    low = _Side(
+        name="below",
+        furthest="lowest",
+        count=standing.below,
+        wholly=len(standing.wholly_below),
+        entries=standing.regressions,
+        by_chance=1 / standing.chance_high if standing.chance_high else None,
+    )
+    high = _Side(
+        name="above",
+        furthest="highest",
+        count=standing.above,
+        wholly=len(standing.wholly_above),
+        entries=standing.gains,
+        by_chance=standing.chance_high,
+    )
     lines = [
-        f"Regressions, reported as is: {_listed(standing.below, n, 'below', 'lowest', standing.regressions)}",
-        f"Largest gains: {_listed(standing.above, n, 'above', 'highest', standing.gains)}",
-        f"Wholly above 1.0 (every group): {_whole(standing.wholly_above)};"
-        f" wholly below: {_whole(standing.wholly_below)}."
-        f" Chance alone gives {chance} of {counted(n, 'row')} on each side",
+        f"Regressions, reported as is: {_listed(standing, low)}",
+        f"Largest gains: {_listed(standing, high)}",
+        *_within_noise(report, standing),
     ]
-    lines += _within_noise(report, standing)
     if standing.spread_rows:
         lines.append(
             f"Spread, (max - min) / median of a row's ratios: median {percent(standing.spread_median)},"
@@ -114,13 +82,44 @@ def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
     return tuple(f"{line}." for line in lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """The rows on one side of 1.0; ``by_chance`` is where the furthest would be if there were no difference."""
+
+    name: str
+    furthest: str
+    count: int
+    wholly: int
+    entries: tuple[RowRatio, ...]
+    by_chance: float | None
+
+
+def _listed(standing: Standing, side: _Side) -> str:
+    """Return how many rows are on a side and how many wholly, the furthest of them, each with what chance gives."""
+    n = len(standing.rows)
+    verb = "is" if side.count <= 1 else "are"
+    half = f"(chance {n / 2:g})"
+    if not side.count:
+        said = f"none of {counted(n, 'row')} {verb} {side.name} 1.0 {half}"
+    else:
+        title = f"; the {side.furthest}: " if side.count > len(side.entries) else ": "
+        said = (
+            f"{side.count} of {counted(n, 'row')} {verb} {side.name} 1.0 {half}, {side.wholly} wholly"
+            f" (chance {expected_rows(standing.chance)}){title}"
+            f"{', '.join(words.row_ratio(entry) for entry in side.entries)}"
+        )
+    if side.by_chance is None:
+        return said
+    return f"{said}. Chance alone would put the {side.furthest} row at about {speedup(side.by_chance)}"
+
+
 def _within_noise(report: Report, standing: Standing) -> list[str]:
     """Return how many rows an A/A pair of the same place cannot tell from 1.0; of several pairs the widest counts."""
     floors = [aa.p95 for aa in report.aa if (aa.device, aa.regime) == (standing.device, standing.regime)]
     if not floors:
         return []
     lost = [entry for entry in standing.rows if abs(entry.ratio.median - 1) <= max(floors)]
-    return [f"No further from 1.0 than the noise floor, ± {percent(max(floors))}: {_whole(tuple(lost))}"]
+    return [f"No further from 1.0 than the noise floor, ± {percent(max(floors))}: {_named(tuple(lost))}"]
 
 
 def _clocks(standing: Standing) -> str:
@@ -144,15 +143,6 @@ def _two(ratio: Ratio) -> str:
     return f"{speedup(ratio.median)} in time, {cycles} in cycles"
 
 
-def _listed(count: int, n: int, side: str, furthest: str, entries: tuple[RowRatio, ...]) -> str:
-    verb = "is" if count == 1 else "are"
-    if not count:
-        return f"none of {counted(n, 'row')} is {side} 1.0"
-    named = ", ".join(words.row_ratio(entry) for entry in entries)
-    title = f"the {furthest}: " if count > len(entries) else ""
-    return f"{count} of {counted(n, 'row')} {verb} {side} 1.0; {title}{named}"
-
-
-def _whole(entries: tuple[RowRatio, ...]) -> str:
+def _named(entries: tuple[RowRatio, ...]) -> str:
     named = f" ({', '.join(words.row(entry.row.case) for entry in entries)})" if 0 < len(entries) <= 3 else ""
     return f"{counted(len(entries), 'row')}{named}"

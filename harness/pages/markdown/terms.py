@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from harness.model.case import OPS
-from harness.model.report import BEST_KNOWN, CLOCK_APART, Report
+from harness.model.figures import CLOCK_APART
+from harness.model.report import BEST_KNOWN, SOTA, SOTA_ARMS, Report
+from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.geomean_table import BUSY_APART
 from harness.pages.markdown.numbers import NOTHING
-from harness.pages.summary.roles import SOTA_ARMS
 
 _OPS = {
     "fwd": "Y = X Wᵀ",
@@ -28,18 +30,20 @@ _ROW_CLASSES = {
 }
 
 _REGIMES = {
-    "sustained": "the headline; in a group each arm runs a block of about 0.3 s of back-to-back calls, long enough for"
-    " its own clock to settle under the power limit; its time is the median of the last two thirds of the block",
+    "sustained": "the headline; in a group each arm runs a block of back-to-back calls, some tenths of a second, long"
+    " enough for its own clock to settle under the power limit; its time is the median of the block's last two thirds",
     "boost": "the arms' calls rotate one by one, each after an idle gap of about one call, so that the clock is the"
     " board's highest",
+    "rotation": "a study, no result: the arms' calls rotate one by one without an idle gap, so that under the power"
+    " limit all share one clock, whatever each would have on its own",
 }
+
+_BLOCK_STUDY = re.compile(r"sustained:[\d.]+s?")
 
 
 def terms(report: Report) -> tuple[str, ...]:
     """Return the footer's lines; only of operations, classes and regimes that the report has."""
     new = escape(report.new.name)
-    keys = {arm.name: f" ({escape(arm.key)})" for arm in report.arms if arm.key}
-    sota = ", ".join(f"{escape(arm)}{keys.get(arm, '')}" for arm in SOTA_ARMS if arm != report.new.name)
     lines = [
         f"**Ratio**: latency of the baseline / latency of new ({new}) within one paired group: above 1, new is faster."
         " A row's ratio is the median over its groups, with the [least, largest] group beside it.",
@@ -47,15 +51,20 @@ def terms(report: Report) -> tuple[str, ...]:
         " the order changes from group to group, so that each arm has each place equally often.",
         "**Latency**: the span of one call, last end - first start of its work; the median over the groups, and of"
         " several machines of one model the median over them.",
-        f"**SOTA**: in each row the fastest of {sota} that has a time; the letter after its latency says which.",
+        _sota(report),
     ]
     if BEST_KNOWN in report.columns:
-        lines.append("**best known**: in each row the fastest of all arms that are not ours.")
+        other = "" if report.new.is_cake else "other "
+        best = words.column(report, BEST_KNOWN)
+        lines.append(f"**{best}**: in each row the fastest of all {other}arms that are not ours.")
     lines += [
         "**Geomean**: geometric mean of the rows' ratios (lowest-highest row); *count* is how many rows are in it, of"
         " how many the suite has. Means and counts use unrounded ratios.",
-        "**Chance**: if both were equally fast, all n groups of a row would lie above 1.0 once in 2^n rows, and below"
-        " as often.",
+        "**Spread**: (max - min) / median of a row's first six ratios; the effect it is held against is how much faster"
+        " the faster side is, max(g, 1/g) - 1 of a geomean g.",
+        "**Chance**: if both were equally fast, half of the rows would lie above 1.0, and all n groups of a row once in"
+        " 2^n rows; below as often. The furthest row: each row's scatter around its own median, its signs drawn anew,"
+        " the furthest of all rows in the mean of 1000 draws. Drift that groups share makes the true figures larger.",
         "**Host-bound**: in more than 10 % of an arm's span (the *gap*) none of its kernels ran; such a row is in no"
         " geomean.",
     ]
@@ -72,11 +81,29 @@ def terms(report: Report) -> tuple[str, ...]:
         )
     lines += _explained("Operations", [op for op in OPS if op in {row.case.op for row in report.rows}], _OPS)
     lines += _explained("Rows", sorted({row.case.shape.row_class for row in report.rows}), _ROW_CLASSES)
-    lines += _explained("Regimes", dict.fromkeys(row.regime for row in report.rows), _REGIMES)
+    lines += _explained("Regimes", *_regimes(report))
     lines.append(
         f"**{NOTHING}**: no number, for a reason given above; *failed*: the arm's output was wrong, or it raised."
     )
     return tuple(lines)
+
+
+def _sota(report: Report) -> str:
+    keys = {arm.name: f" ({escape(arm.key)})" for arm in report.arms if arm.key}
+    arms = ", ".join(f"{escape(arm)}{keys.get(arm, '')}" for arm in SOTA_ARMS if arm != report.new.name)
+    name = words.column(report, SOTA)
+    return f"**{name}**: in each row the fastest of {arms} that has a time; its column says which, by its letter."
+
+
+def _regimes(report: Report) -> tuple[list[str], dict[str, str]]:
+    """Return the regimes of the rows with their meanings; blocks of another length are one."""
+    found = list(dict.fromkeys(row.regime for row in report.rows))
+    studies = [regime for regime in found if _BLOCK_STUDY.fullmatch(regime)]
+    if not studies:
+        return found, _REGIMES
+    names = ", ".join(escape(study) for study in studies)
+    meaning = "a study, no result: as sustained, with blocks of that many seconds, however few calls fit"
+    return [*(regime for regime in found if regime not in studies), names], {**_REGIMES, names: meaning}
 
 
 def _explained(title: str, names: Iterable[str], meanings: dict[str, str]) -> list[str]:

@@ -9,15 +9,21 @@ from harness.model.report import BEST_KNOWN, SOTA, Report, RowRatio
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.numbers import counted, speedup_range
 
-_COLUMNS = {SOTA: "SOTA", BEST_KNOWN: "best known"}
-
 NAMED_ROWS = 3
 """Rows that a sentence names; of more it gives the count."""
 
 
-def column(against: str) -> str:
-    """Return what a column compares with: ``SOTA``, ``best known``, or an arm's name."""
-    return _COLUMNS.get(against, escape(against))
+def column(report: Report, against: str) -> str:
+    """Return what a column compares with: ``SOTA``, ``best known``, or an arm's name.
+
+    New is never its own baseline. Where it is itself one of those that a role is chosen from, what is left is not that
+    role, and is not called so.
+    """
+    if against == SOTA:
+        return "fastest other of t, c, d" if SOTA in report.notes else "SOTA"
+    if against == BEST_KNOWN:
+        return "best known" if report.new.is_cake else "fastest other baseline"
+    return escape(against)
 
 
 def with_key(report: Report, arm: str) -> str:
@@ -28,7 +34,7 @@ def with_key(report: Report, arm: str) -> str:
 
 def direction(report: Report, against: str) -> str:
     """Return ``SOTA / cake_det``, baseline over new as everywhere."""
-    return f"{column(against)} / {escape(report.new.name)}"
+    return f"{column(report, against)} / {escape(report.new.name)}"
 
 
 def row(case: Case) -> str:

@@ -15,6 +15,7 @@ from harness.pages.summary.aa import aa_standings
 from harness.pages.summary.clock_energy import clock_energy
 from harness.pages.summary.geomeans import below, geomeans
 from harness.pages.summary.limits import limits, missing
+from harness.pages.summary.notes import notes
 from harness.pages.summary.pool import check_poolable, environments, merge_arms, pool
 from harness.pages.summary.roles import choose_columns, choose_new
 from harness.pages.summary.rows import report_row
@@ -41,7 +42,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         ``new`` or ``against`` names an arm that no run has.
     UsageError
         ``new`` or ``against`` is a twin, or both are one arm.
-        The runs cannot be pooled: another timer, method, protocol or revision, or one run twice.
+        The runs cannot be pooled (:func:`check_poolable`).
     """
     check_poolable(runs)
     places = environments(runs)
@@ -60,6 +61,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         protocol=runs[0].protocol,
         method_version=runs[0].method_version,
         revision=runs[0].revision,
+        notes=notes(runs, new_arm),
         run_ids=tuple(run.run_id for run in runs),
         seeds=tuple(sorted({run.seed for run in runs})),
         environments=places,
@@ -70,6 +72,6 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         clock_energy=clock_energy(rows, arms, new_arm),
         records=record_counts(runs),
         launches=launches(runs, arms),
-        limits=limits(pooled, rows, new_arm, columns),
+        limits=limits(pooled, rows, arms, new_arm, columns),
         missing=missing(runs),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from harness.model.report import AaStanding, ReportRow, RowRatio
+from harness.model.figures import ReportRow
+from harness.model.report import AaStanding, RowRatio
 from harness.model.run import ArmInfo
 from harness.stats.chance import rows_by_chance
 from harness.stats.geomean import geomean

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.model.case import OPS
 from harness.model.conditions import ClockEnergy
-from harness.model.report import ArmFigure, ReportRow
+from harness.model.figures import ArmFigure, ReportRow
 from harness.model.run import ArmInfo
 from harness.pages.summary.states import value_range
 from harness.stats.geomean import geomean

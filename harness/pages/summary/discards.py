@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from harness.model.conditions import Discards
 from harness.model.run import Discarded
 
+_CLOCK = re.compile(r"clock \d+ MHz, \S+ MHz in the other groups")
+
 
 def discards(entries: Sequence[Discarded]) -> Discards:
-    """Return how many groups of a row were thrown away; the class is how the protocol begins the reason."""
-    kinds = Counter(_kind(entry.reason) for entry in entries)
+    """Return how many groups of a row were thrown away; an entry is a group, and its class is the protocol's wording.
+
+    A timer's own reasons, whatever they say, are of the class ``invalid``: it gave no time.
+    """
+    kinds = Counter(map(_kind, entries))
     return Discards(
         invalid=kinds["invalid"], throttled=kinds["throttled"], clock=kinds["clock"], restarted=kinds["restarted"]
     )
 
 
-def _kind(reason: str) -> str:
-    if reason.startswith("throttled: "):
+def _kind(entry: Discarded) -> str:
+    if not entry.arm and entry.reason.startswith("throttled: "):
         return "throttled"
-    if reason.startswith("clock "):
+    if _CLOCK.fullmatch(entry.reason):
         return "clock"
-    return "restarted" if reason.startswith("the row started again ") else "invalid"
+    return "restarted" if entry.reason == f"the row started again without {entry.arm}" else "invalid"

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from harness.model.report import BEST_KNOWN, SOTA, Limit, LimitKind, Missing, ReportRow, RowName
+from harness.model.figures import ReportRow
+from harness.model.report import BEST_KNOWN, SOTA, Limit, LimitKind, Missing, RowName
 from harness.model.run import ArmInfo, Run, row_key
 from harness.pages.summary.pool import PooledRow
 
 
 def limits(
-    pooled: tuple[PooledRow, ...], rows: tuple[ReportRow, ...], new: ArmInfo, columns: tuple[str, ...]
+    pooled: tuple[PooledRow, ...],
+    rows: tuple[ReportRow, ...],
+    arms: tuple[ArmInfo, ...],
+    new: ArmInfo,
+    columns: tuple[str, ...],
 ) -> tuple[Limit, ...]:
-    """Return each reason once with all its rows: 36 rows that lack an arm for one reason are one limit."""
+    """Return each reason once with all its rows: 36 rows that lack an arm for one reason are one limit.
+
+    They are ordered by kind, then by arm, then as they came up.
+    """
     found: dict[tuple[LimitKind, str, str], dict[RowName, None]] = {}
     for pooled_row in pooled:
         name = _name(pooled_row)
@@ -23,7 +31,14 @@ def limits(
         name = _name(row)
         for key in _of_row(row, new, columns):
             found.setdefault(key, {})[name] = None
-    ordered = sorted(found.items(), key=lambda item: get_args(LimitKind).index(item[0][0]))
+    names = [arm.name for arm in arms]
+    ordered = sorted(
+        found.items(),
+        key=lambda item: (
+            get_args(LimitKind).index(item[0][0]),
+            names.index(item[0][1]) if item[0][1] in names else len(names),
+        ),
+    )
     return tuple(
         Limit(kind=kind, what=what, reason=reason, rows=tuple(names)) for (kind, what, reason), names in ordered
     )

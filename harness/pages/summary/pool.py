@@ -9,11 +9,16 @@ from harness.errors import UsageError
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.report import Environment
-from harness.model.run import ArmInfo, Row, Run
+from harness.model.run import ArmInfo, Row, Run, row_key
+from harness.model.sample import Samples
 from harness.pages.summary.states import gpu_states
 
 REGIMES = ("sustained", "boost")
-"""In the order of pages: sustained is the headline."""
+"""Those whose numbers are results, in the order of pages: sustained is the headline. Others are studies."""
+
+SAME_VERSIONS = ("torch", "cuda", "driver", "cudnn")
+SAME_SETTINGS = ("power limit", "ECC", "MIG")
+"""What machines of pooled runs have in common beside their model: a median over two stacks would belong to neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +51,9 @@ def check_poolable(runs: Sequence[Run]) -> None:
     Raises
     ------
     UsageError
-        No run; a run without arms; one run twice; another timer, method version, protocol or revision. Two revisions
-        are two kernels, and a median over both would belong to neither.
+        No run; a run without arms; one run twice, or a copy of it; another timer, method version, protocol or
+        revision; on one model of device another version of torch, CUDA, driver or cuDNN, another power limit, ECC or
+        MIG state.
     """
     if not runs:
         raise UsageError("a report needs at least one run, got none")
@@ -65,34 +71,94 @@ def check_poolable(runs: Sequence[Run]) -> None:
                     f"runs {first.run_id!r} and {run.run_id!r} cannot pool: {what.replace('_', ' ')} must be the same,"
                     f" got {one!r} and {other!r}; report them one by one"
                 )
+    _refuse_other_stacks(runs)
+    _refuse_copies(runs)
+
+
+def _refuse_other_stacks(runs: Sequence[Run]) -> None:
+    """Refuse two runs on one model of device with other software or settings, and one board of two models."""
+    first: dict[str, tuple[Run, dict[str, str | None]]] = {}
+    for run in runs:
+        for machine in _used(run):
+            for same in (_device(machine), *((f"board {machine.board}",) if machine.board else ())):
+                known, stack = first.setdefault(same, (run, _stack(machine)))
+                what = next((name for name, value in _stack(machine).items() if value != stack[name]), None)
+                if what is not None and known is not run:
+                    raise UsageError(
+                        f"runs {known.run_id!r} and {run.run_id!r} cannot pool: {what} of {same} must be the same, got"
+                        f" {stack[what]!r} and {_stack(machine)[what]!r}; report them one by one"
+                    )
+
+
+def _refuse_copies(runs: Sequence[Run]) -> None:
+    """Refuse a row that two runs have with the same samples: to the nanosecond, no second measurement gives them."""
+    found: dict[tuple[str, Samples], Run] = {}
+    for run in runs:
+        for row in run.rows:
+            key = (row_key(row.regime, row.case), row.samples)
+            if row.samples.arm and (known := found.setdefault(key, run)) is not run:
+                raise UsageError(
+                    f"runs {known.run_id!r} and {run.run_id!r} hold the same samples of {key[0]!r}, so one is a copy of"
+                    " the other; give one of them"
+                )
+
+
+def _stack(machine: Machine) -> dict[str, str | None]:
+    versions = {f"{name} version": machine.versions.get(name) for name in SAME_VERSIONS}
+    return {"product": _device(machine), **versions, **{name: machine.settings.get(name) for name in SAME_SETTINGS}}
+
+
+def _device(machine: Machine) -> str:
+    return f"{machine.product} ({machine.arch})"
+
+
+def _used(run: Run) -> list[Machine]:
+    """Return the machines that have rows; of a run without rows all."""
+    indices = {row.machine for row in run.rows} or set(range(len(run.machines)))
+    return [run.machines[index] for index in sorted(indices)]
+
+
+def _card(machine: Machine) -> str | Machine:
+    """Return what makes a machine the same as another: its board, and where none is known everything."""
+    return machine if machine.board is None else machine.board
 
 
 def environments(runs: Sequence[Run]) -> tuple[Environment, ...]:
     """Return the machines that have rows, each once, with the runs that met it; a run without rows shows all of its."""
-    found: list[tuple[Machine, list[str]]] = []
-    for run in runs:
-        used = {row.machine for row in run.rows} or set(range(len(run.machines)))
-        for index in sorted(used):
-            machine = run.machines[index]
-            ids = next((ids for known, ids in found if known == machine), None)
-            if ids is None:
-                found.append((machine, ids := []))
-            if run.run_id not in ids:
-                ids.append(run.run_id)
-    return tuple(
-        Environment(
-            device=f"{machine.product} ({machine.arch})",
-            machine=machine,
-            run_ids=tuple(ids),
-            groups=tuple(sorted({row.n_groups for row in _rows(runs, machine) if row.samples.arm})),
-            states=gpu_states(sorted(_rows(runs, machine), key=lambda row: _rank(row.regime))),
-        )
-        for machine, ids in found
+    met = [(run, machine) for run in runs for machine in _used(run)]
+    cards: list[list[tuple[Run, Machine]]] = []
+    for run, machine in met:
+        card = next((card for card in cards if _card(card[0][1]) == _card(machine)), None)
+        if card is None:
+            cards.append(card := [])
+        card.append((run, machine))
+    return tuple(_environment(card) for card in cards)
+
+
+def _environment(met: Sequence[tuple[Run, Machine]]) -> Environment:
+    """Return one card with all the runs that met it."""
+    machines = [machine for _, machine in met]
+    here = [(run, [row for row in run.rows if run.machines[row.machine] == machine]) for run, machine in met]
+    rows = sorted((row for _, of_run in here for row in of_run), key=lambda row: _rank(row.regime))
+    timed = [row for row in rows if row.samples.arm]
+    return Environment(
+        device=_device(machines[0]),
+        machine=replace(
+            machines[0],
+            versions=_joined([machine.versions for machine in machines]),
+            settings=_joined([machine.settings for machine in machines]),
+        ),
+        run_ids=tuple(dict.fromkeys(run.run_id for run, _ in met)),
+        groups=tuple(sorted({row.n_groups for row in timed})),
+        regimes=tuple(dict.fromkeys(row.regime for row in timed)),
+        states=gpu_states(rows),
     )
 
 
-def _rows(runs: Sequence[Run], machine: Machine) -> list[Row]:
-    return [row for run in runs for row in run.rows if run.machines[row.machine] == machine]
+def _joined(found: Sequence[dict[str, str]]) -> dict[str, str]:
+    """Return every value of a name: a library may have changed between two runs on one board."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: " and ".join(dict.fromkeys(one[name] for one in found if name in one)) for name in names}
 
 
 def merge_arms(runs: Sequence[Run]) -> tuple[ArmInfo, ...]:
@@ -137,7 +203,8 @@ def pool(runs: Sequence[Run], places: tuple[Environment, ...]) -> tuple[PooledRo
                     f"case {row.case.case_id!r} of suite {row.case.suite!r} differs between the runs (sizes or source):"
                     f" one name must be one case; report run {run.run_id!r} alone"
                 )
-            place = next(i for i, e in enumerate(places) if e.machine == run.machines[row.machine])
+            card = _card(run.machines[row.machine])
+            place = next(i for i, e in enumerate(places) if _card(e.machine) == card)
             key = (places[place].device, row.regime, row.case)
             found.setdefault(key, []).append(Measurement(place=place, row=row))
     devices = list(dict.fromkeys(place.device for place in places))

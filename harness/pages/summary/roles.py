@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from harness.errors import UnknownName, UsageError
-from harness.model.report import BEST_KNOWN, SOTA, ArmFigure
+from harness.model.figures import ArmFigure
+from harness.model.report import BEST_KNOWN, SOTA, SOTA_ARMS
 from harness.model.run import ArmInfo
-
-SOTA_ARMS = ("torch_grouped_mm", "cublas_loop", "cudnn")
-"""t, c and d; of two equally fast ones the earlier is SOTA."""
 
 REFERENCE = "reference"
 """The executable contract: written to be right, so it is nobody's baseline."""

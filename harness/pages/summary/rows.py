@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from harness.model.conditions import Discards
-from harness.model.report import BEST_KNOWN, SOTA, ArmFigure, Ratio, ReportRow
+from harness.model.figures import ArmFigure, Ratio, ReportRow
+from harness.model.report import BEST_KNOWN, SOTA
 from harness.model.run import ArmInfo, ArmOutcome, Row
 from harness.pages.summary.discards import discards
 from harness.pages.summary.pool import PooledRow
 from harness.pages.summary.roles import best_known, sota
 from harness.stats.median import median
 from harness.stats.ratio import ratios
-from harness.stats.spread import noise, spread
+from harness.stats.spread import spread
 
 HOST_BOUND_GAP = 0.10
 """A row is host-bound where an arm's (span - busy) / span exceeds this."""
@@ -100,7 +101,7 @@ def _ratio(pooled: PooledRow, arm: str, new: str) -> Ratio | None:
         cycles_median=over_cards(_by_card(pooled, lambda row: _paired(_cycles(row, arm), _cycles(row, new)))),
         clock=over_cards(_by_card(pooled, lambda row: _paired(_clocks(row, new), _clocks(row, arm)))),
         spread=_middle(spread(values) for values in by_card.values()),
-        noise=_middle(noise(values) for values in by_card.values()),
+        groups=tuple(tuple(values) for values in by_card.values()),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from harness.model.report import ReportRow, RowRatio, Standing
-from harness.stats.chance import rows_by_chance
+from harness.model.figures import ReportRow
+from harness.model.report import RowRatio, Standing
+from harness.stats.chance import highest_by_chance, rows_by_chance
 from harness.stats.median import median
 from harness.stats.percentile import percentile
+from harness.stats.spread import shows_noise
 
 LISTED = 5
 """Rows that a list of gains or regressions names."""
@@ -27,7 +29,8 @@ def _standing(rows: tuple[ReportRow, ...], device: str, regime: str, against: st
     above = sorted((r for r in here if r.ratio.median > 1), key=lambda r: (-r.ratio.median, r.row.case.case_id))
     below = sorted((r for r in here if r.ratio.median < 1), key=lambda r: (r.ratio.median, r.row.case.case_id))
     apart = tuple(r for r in here if r.ratio.clocks_apart)
-    noises = [r.ratio.noise for r in here if r.ratio.noise is not None]
+    noisy = [r.ratio for r in here if shows_noise(r.ratio.groups)]
+    spreads = [ratio.spread for ratio in noisy if ratio.spread is not None]
     return Standing(
         device=device,
         regime=regime,
@@ -40,9 +43,10 @@ def _standing(rows: tuple[ReportRow, ...], device: str, regime: str, against: st
         wholly_above=tuple(r for r in here if r.ratio.min > 1),
         wholly_below=tuple(r for r in here if r.ratio.max < 1),
         chance=rows_by_chance(r.ratio.n for r in here),
-        spread_median=median(noises) if noises else None,
-        spread_p90=percentile(noises, 90) if noises else None,
-        spread_rows=len(noises),
+        chance_high=highest_by_chance(ratio.groups for ratio in noisy) if len(noisy) > 1 else None,
+        spread_median=median(spreads) if spreads else None,
+        spread_p90=percentile(spreads, 90) if spreads else None,
+        spread_rows=len(spreads),
         clock_rows=sum(r.ratio.clock is not None for r in here),
         clocks_apart=apart,
         cycles_disagree=tuple(r for r in apart if r.ratio.cycles_disagree),

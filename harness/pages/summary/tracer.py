@@ -40,6 +40,7 @@ def _of_arm(arm: str, rows: Sequence[Row]) -> Launches | None:
         copies=value_range(one.get(COPY, 0) for _, one in sets),
         per_group=all(n == sum(size > 0 for size in row.case.shape.group_sizes) for row, n in kernels),
         varying=sum(len(row.kernels[arm]) > 1 for row in rows),
+        names=tuple(dict.fromkeys(name for _, one in sets for name in one if name not in (MEMSET, COPY))),
     )
 
 
