@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from harness.cli import main as _main
-
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(_main())
+    try:
+        # Here, so that a Ctrl-C while it imports is answered as it is later.
+        from harness.cli import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(run())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from harness.model.case import OPS, OUT_DTYPES, Case
 from harness.model.run import SuiteCount
 from harness.model.shape import Shape
 from harness.shapes import Shapes
-from harness.strict import value_text, violations
+from harness.strict import is_legible, value_text, violations
 
 ADHOC = "adhoc"
 """Suite and row class of ad-hoc shapes."""
@@ -123,6 +123,8 @@ def _adhoc(text: str, ops: Sequence[str] | None) -> tuple[Case, ...]:
     rule = _distribution(values["dist"], {key: value for key, value in values.items() if key not in _KEYS})
     ascending = _one_of("ascending", values.get("ascending", "false"), ("true", "false")) == "true"
     out_dtype = _one_of("out", values.get("out", "bf16"), OUT_DTYPES)
+    if not is_legible(values.get("name", "")):
+        raise ShapesError(f"name must be one that can be seen, without control characters, got {values['name']!r}")
     drawn = distributions.draw(rule, E=E, M=M, ascending=ascending)
     shape = Shape(
         name=values.get("name") or _adhoc_name(drawn.group_sizes, N, K, rule, ascending=ascending),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from harness.arms import Operands, Prepared, new_output
-from harness.errors import MeasurementError, first_line
+from harness.errors import FOREIGN, MeasurementError, first_line
 from harness.model.case import Case
 from harness.model.run import Check
 from harness.operands import REFERENCE_ROWS, fill, fingerprint
@@ -39,7 +39,7 @@ def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared], *, 
         try:
             output = _poisoned_call(case, operands, arm)
             owners.claim(name, output)
-        except Exception as error:  # noqa: BLE001 - whatever an arm raises is the recorded reason for its missing time
+        except FOREIGN as error:
             verdicts[name] = Verdict(failure=f"raised {type(error).__name__}: {first_line(error)}", check=None)
             continue
         if fingerprint(operands) == given:

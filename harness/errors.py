@@ -65,7 +65,22 @@ class NothingMeasured(HarnessError):
     """No row of the run has a time."""
 
 
+FOREIGN = (Exception, SystemExit)
+"""What code that is not the harness's own may raise: its own failure, even where it asks for the end of the process.
+
+Ctrl-C is not among them: it is the user's.
+"""
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message: what fits into a table."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else "no message"
+    try:
+        text = str(error).strip()
+    except FOREIGN:
+        return "a message that cannot be read"
+    return written(text.splitlines()[0]) if text else "no message"
+
+
+def written(text: str) -> str:
+    """Return ``text`` as a file can hold it: what is no character (a surrogate, from a file name) becomes an escape."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

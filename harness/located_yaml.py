@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,6 +13,18 @@ from harness.errors import ShapesError
 from harness.strict import At, Strict, value_text, violations
 
 Model = TypeVar("Model", bound=Strict)
+
+MAX_VALUES = 100_000
+"""Most values of a file, every alias written out: ten lines of aliases of aliases would fill the memory."""
+
+# YAML 1.1 reads 010 as 8, 1:30 as 90, 0x10 as 16, 1_0 as 10 and "on" as true; here a value is what it looks like.
+_TAG = "tag:yaml.org,2002:"
+_AS_WRITTEN = {
+    f"{_TAG}int": re.compile(r"[-+]?(0|[1-9][0-9]*)"),
+    f"{_TAG}float": re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|nan)"),
+    f"{_TAG}bool": re.compile("true|false"),
+}
+_ANY = re.compile(r"(?s:.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +115,17 @@ class _Walk:
 
     def value(self, node: yaml.Node, at: At, around: tuple[yaml.Node, ...]) -> object:
         line = node.start_mark.line + 1
+        if len(self.value_lines) >= MAX_VALUES:
+            raise ShapesError(f"{self.file}:{line}: the file holds more than {MAX_VALUES} values, aliases written out")
         if node in around:
             raise ShapesError(f"{self.file}:{line}: an alias must not stand inside its own anchor")
         self.key_lines.setdefault(at, line)
         is_scalar = isinstance(node, yaml.ScalarNode)
         self.value_lines[at] = line if is_scalar else self.key_lines[at]
         inside = (*around, node)
-        if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
             return self._mapping(node, at, inside)
-        if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
             return [self.value(item, (*at, index), inside) for index, item in enumerate(node.value)]
         return self._scalar(node, line)
 
@@ -133,8 +148,13 @@ class _Walk:
         implied = self.loader.resolve(type(node), node.value, (is_plain, not is_plain))  # type: ignore[no-untyped-call]
         if not isinstance(node, yaml.ScalarNode) or node.tag != implied:
             raise ShapesError(f"{self.file}:{line}: the tag {node.tag!r} is not allowed; write the plain value")
-        if node.tag == "tag:yaml.org,2002:merge":
+        if node.tag == f"{_TAG}merge":
             raise ShapesError(f"{self.file}:{line}: the merge key << is not allowed; anchors and aliases are")
+        if not _AS_WRITTEN.get(node.tag, _ANY).fullmatch(node.value):
+            raise ShapesError(
+                f"{self.file}:{line}: {value_text(node.value)} is another value to YAML 1.1 than it looks;"
+                " write a number in plain decimal digits, true or false, and text in quotes"
+            )
         try:
             value: object = self.loader.construct_object(node)
         except (ValueError, OverflowError) as error:

@@ -13,7 +13,15 @@ from harness.errors import UsageError
 from harness.model.machine import Machine
 from harness.monitor import Nvml
 
-LIBRARIES = ("triton", "nvidia-cudnn-frontend", "quack-kernels", "nvidia-cutlass-dsl", "cupti-python")
+LIBRARIES = (
+    "nvidia-cublas",
+    "triton",
+    "nvidia-cudnn-frontend",
+    "quack-kernels",
+    "nvidia-cutlass-dsl",
+    "cupti-python",
+    "nvidia-cuda-cupti",
+)
 """Optional libraries whose versions a reader of a table asks for."""
 
 # Dense BF16 operations that one SM can start per clock: 4 tensor cores x 512 (sm_80), 1024 (sm_90) and 2048 (sm_100)

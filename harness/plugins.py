@@ -8,11 +8,13 @@ that fails is a :class:`~harness.errors.PluginError` with the plug-in's name, ne
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from harness.errors import PluginError, UnknownName
+from harness.errors import FOREIGN, PluginError, UnknownName, first_line
 
 ARMS_ENTRY_POINT = "cake_bench.arms"
 
@@ -39,8 +41,13 @@ def load(folder: str, name: str) -> ModuleType:
 
 
 def external_names(group: str) -> tuple[str, ...]:
-    """Return the names that installed distributions register under the entry point ``group``."""
-    return tuple(sorted(e.name for e in entry_points(group=group)))
+    """Return the names that installed distributions register under the entry point ``group``, each once."""
+    return tuple(sorted({e.name for e in entry_points(group=group)}))
+
+
+def owners(group: str, name: str) -> tuple[str, ...]:
+    """Return the distributions that register ``name`` under the entry point ``group``, one for each time."""
+    return tuple(sorted(e.dist.name if e.dist else e.value for e in entry_points(group=group, name=name)))
 
 
 def load_external(group: str, name: str) -> object:
@@ -53,16 +60,21 @@ def load_external(group: str, name: str) -> object:
     """
     found = tuple(entry_points(group=group, name=name))
     if len(found) != 1:
-        origins = ", ".join(sorted(e.dist.name if e.dist else e.value for e in found))
-        raise PluginError(f"entry point {group}:{name} must have one owner, got {len(found)}: {origins or 'none'}")
-    try:
+        origins = ", ".join(owners(group, name)) or "none"
+        raise PluginError(f"entry point {group}:{name} must have one owner, got {len(found)}: {origins}")
+    with _named(f"entry point {group}:{name} ({found[0].value})"):
         return found[0].load()
-    except Exception as error:  # any error of foreign code, named and chained
-        raise PluginError(f"entry point {group}:{name} ({found[0].value}) fails to import: {error}") from error
 
 
 def _import(module: str, title: str) -> ModuleType:
-    try:
+    with _named(title):
         return importlib.import_module(module)
-    except Exception as error:  # any error of the plug-in's own code, named and chained
-        raise PluginError(f"{title} fails to import: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _named(title: str) -> Iterator[None]:
+    """Turn whatever the plug-in's own code raises into an error that names it."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise PluginError(f"{title} fails to import: {type(error).__name__}: {first_line(error)}") from error

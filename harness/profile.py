@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from harness.arms import Arm
+from harness.arms import Arm, refusal
 from harness.correctness import check_arms
 from harness.errors import UsageError
 from harness.model.case import Case
@@ -40,8 +40,8 @@ def profile_call(
         The arm cannot do the case, or is wrong: a profile of a wrong kernel is worth nothing.
     """
     name = arm.info.name
-    if reason := arm.why_not(case, machine):
-        raise UsageError(f"--profile: {name} cannot do {case.case_id!r}: {reason}")
+    if refused := refusal(arm, case, machine):
+        raise UsageError(f"--profile: {name} cannot do {case.case_id!r}: {refused.reason}")
     operands = make_operands(case, seed=seed, device=device)
     with nvtx_range("cake-bench prepare"):
         prepared = arm.prepare(case, operands)

@@ -15,10 +15,21 @@ from harness.model.run import SCHEMA_VERSION, Run
 
 
 def dumps(run: Run) -> str:
-    """Return the text of ``run``'s file: one line a row, so that two files can be compared line by line."""
-    fields = _adapter().dump_python(run, mode="json")
-    lines = [f"{_compact(name)}:{_value(name, value)}" for name, value in fields.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    """Return the text of ``run``'s file: one line a row, so that two files can be compared line by line.
+
+    Raises
+    ------
+    RunFileError
+        It holds what :func:`loads` would refuse: another type than its field's, a NaN, half a surrogate pair.
+    """
+    try:
+        fields = _adapter().dump_python(run, mode="json", warnings="error")
+        lines = [f"{_compact(name)}:{_value(name, value)}" for name, value in fields.items()]
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        text.encode("utf-8")
+    except ValueError as error:
+        raise RunFileError(f"run {run.run_id} cannot be written: {' '.join(str(error).split())}") from error
+    return text
 
 
 def save(run: Run, path: Path) -> None:
@@ -27,16 +38,20 @@ def save(run: Run, path: Path) -> None:
     Raises
     ------
     RunFileError
-        The folder cannot be written to.
+        The folder cannot be written to, or ``run`` holds what :func:`load` would refuse.
     """
     part = path.with_name(f".{path.name}.part")
+    text = dumps(run)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(dumps(run))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        try:
+            with open(part, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise RunFileError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from error
 
@@ -65,10 +80,20 @@ def loads(text: str, name: str) -> Run:
     def refuse(constant: str) -> NoReturn:
         raise RunFileError(f"{name} holds {constant}, which is no result; measure again")
 
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        fields = dict(pairs)
+        if len(fields) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise RunFileError(f"{name}: the key {twice!r} must stand once in an object, got {keys.count(twice)}")
+        return fields
+
     try:
-        fields = json.loads(text, parse_constant=refuse)
+        fields = json.loads(text, parse_constant=refuse, object_pairs_hook=once)
     except ValueError as error:
         raise RunFileError(f"{name} is no run file: {error}") from error
+    except RecursionError as error:
+        raise RunFileError(f"{name} is no run file: brackets are nested too deeply") from error
     if not isinstance(fields, dict) or "schema_version" not in fields:
         raise RunFileError(
             f"{name} is no run file: it must be an object with schema_version; cake-bench run writes such"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.arms import Arm, Operands, Prepared
+from harness.arms import Arm, Operands, Prepared, refusal
 from harness.correctness import Verdict, check_arms
-from harness.errors import first_line
+from harness.errors import FOREIGN, PluginError, first_line, written
 from harness.model.case import Case
 from harness.model.run import ArmOutcome, Row
 from harness.operands import fingerprint, make_operands, memory_bytes
@@ -57,10 +57,10 @@ def why_not_row(case: Case, n_arms: int, free_bytes: int) -> str:
 def measure_case(case: Case, regimes: Sequence[Regime], bench: Bench, *, machine: int) -> MeasuredCase:
     """Measure one case in each of ``regimes``; whatever an arm does wrong is recorded, never raised."""
     device = bench.session.device
-    reasons = {arm.info.name: arm.why_not(case, device.machine) for arm in bench.arms}
-    runnable = [arm for arm in bench.arms if reasons[arm.info.name] is None]
-    unsupported = {name: ArmOutcome(status="unsupported", reason=reason) for name, reason in reasons.items() if reason}
-    blank = [Row(case=case, machine=machine, regime=r.name, n_groups=0, arms=unsupported) for r in regimes]
+    asked = {arm.info.name: refusal(arm, case, device.machine) for arm in bench.arms}
+    runnable = [arm for arm in bench.arms if asked[arm.info.name] is None]
+    refused = {name: outcome for name, outcome in asked.items() if outcome}
+    blank = [Row(case=case, machine=machine, regime=r.name, n_groups=0, arms=refused) for r in regimes]
     if not runnable:
         return MeasuredCase(rows=tuple(blank))
     if skipped := why_not_row(case, len(runnable), device.free_bytes()):
@@ -78,7 +78,7 @@ def measure_case(case: Case, regimes: Sequence[Regime], bench: Bench, *, machine
             raise
         # A kernel's fault shows at whatever comes next, so nobody can say whose it was: no arm has a time.
         failed = ArmOutcome(status="failed", reason=f"the device was lost in this row: {lost}")
-        outcomes = unsupported | {arm.info.name: failed for arm in runnable}
+        outcomes = refused | {arm.info.name: failed for arm in runnable}
         return MeasuredCase(
             rows=tuple(replace(row, arms=_in_order(outcomes, bench)) for row in blank), device_lost=lost
         )
@@ -96,8 +96,8 @@ class _Attempt:
         self._unprepared: dict[str, ArmOutcome] = {}
         for arm in arms:
             try:
-                self._prepared[arm.info.name] = arm.prepare(case, operands)
-            except Exception as error:  # noqa: BLE001 - what an arm raises is the reason for its missing time
+                self._prepared[arm.info.name] = _prepared(arm, case, operands)
+            except FOREIGN as error:  # what an arm raises is the reason for its missing time
                 reason = f"could not be prepared: {type(error).__name__}: {first_line(error)}"
                 self._unprepared[arm.info.name] = ArmOutcome(status="failed", reason=reason)
 
@@ -145,6 +145,13 @@ class _Attempt:
 
 
 SPOILT = "an arm wrote to the inputs, which all arms share, while the row was timed"
+
+
+def _prepared(arm: Arm, case: Case, operands: Operands) -> Prepared:
+    prepared = arm.prepare(case, operands)
+    if not isinstance(prepared, Prepared):
+        raise PluginError(f"prepare must return a Prepared, got {type(prepared).__name__}")
+    return replace(prepared, note=written(prepared.note))
 
 
 def _outcome(arm: Prepared, before: Verdict, failure: str, after: Verdict | None) -> ArmOutcome:

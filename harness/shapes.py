@@ -15,7 +15,7 @@ from harness.errors import ShapesError, UnknownName
 from harness.located_yaml import Document
 from harness.model.case import OPS, Case
 from harness.model.shape import Shape
-from harness.strict import At, NotNegative, Positive, Strict, Text
+from harness.strict import At, Label, Name, NotNegative, Positive, Strict, Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def load(path: Path) -> Shapes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ShapesError(f"{path.name}: the file cannot be read: {error.strerror or error}") from None
+        raise ShapesError(f"{path}: the file cannot be read: {error.strerror or error}") from None
     document = located_yaml.load(data, path.name)
     return _Expansion(document, path.parent).shapes()
 
@@ -93,26 +93,26 @@ class _Dims(Strict):
 
 class _Projections(Strict):
     source: Text
-    sizes: Annotated[dict[Text, _Dims], Field(min_length=1)]
+    sizes: Annotated[dict[Name, _Dims], Field(min_length=1)]
 
 
 class _Kind(Strict):
-    distribution: Text
+    distribution: Name
     parameters: dict[str, Any] = Field(default_factory=dict)
     ascending: bool = False
-    label: str | None = None
+    label: Label | None = None
     source: Text
 
 
 class _Row(Strict):
-    model: Text | None = None
+    model: Name | None = None
     E: Annotated[tuple[Positive, ...], _AtLeastOne] | None = None
     M: Annotated[tuple[NotNegative, ...], _AtLeastOne] | None = None
-    kinds: Annotated[tuple[Text, ...], _AtLeastOne]
+    kinds: Annotated[tuple[Name, ...], _AtLeastOne]
     seeds: Annotated[tuple[NotNegative, ...], _AtLeastOne] | None = None
     out_dtype: Literal["bf16", "fp32"] = "bf16"
     # These stand for the suite's own.
-    projections: Text | None = None
+    projections: Name | None = None
     ops: _Ops | None = None
     row_class: _RowClass | None = None
     source: Text | None = None
@@ -121,16 +121,16 @@ class _Row(Strict):
 class _Suite(Strict):
     about: Text
     source: Text
-    projections: Text | None = None
+    projections: Name | None = None
     ops: _Ops | None = None
     row_class: _RowClass | None = None
     rows: Annotated[tuple[_Row, ...], _AtLeastOne]
 
 
 class _File(Strict):
-    projections: dict[Text, _Projections]
-    kinds: dict[Text, _Kind]
-    suites: dict[Text, _Suite]
+    projections: dict[Name, _Projections]
+    kinds: dict[Name, _Kind]
+    suites: dict[Name, _Suite]
 
 
 class _Expansion:

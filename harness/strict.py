@@ -6,14 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
+
+from harness.model.shape import MAX_DIM
 
 At = tuple[str | int, ...]
 """Where a value stands in nested mappings and lists: ``("suites", "smoke", "rows", 0)``."""
 
+
+def is_legible(text: str) -> bool:
+    """Return whether a table can show ``text`` as a name: something to see, no control character, no line break."""
+    return text.isprintable() and not text.isspace()
+
+
+def _legible(text: str) -> str:
+    if not is_legible(text):
+        raise PydanticCustomError("illegible", "illegible")
+    return text
+
+
 Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[int, Field(ge=1)]
+Label = Annotated[str, AfterValidator(_legible)]
+"""What a name may hold, or empty."""
+Name = Annotated[str, Field(min_length=1), AfterValidator(_legible)]
+Positive = Annotated[int, Field(ge=1, le=MAX_DIM)]
 NotNegative = Annotated[int, Field(ge=0)]
 
 # What a value must be, by pydantic's name of the error.
@@ -24,6 +41,7 @@ _RULES = {
     "float_type": "a number",
     "greater_than": "> {gt}",
     "greater_than_equal": ">= {ge}",
+    "illegible": "a name that can be seen, without control characters",
     "int_type": "an integer",
     "less_than": "< {lt}",
     "less_than_equal": "<= {le}",

@@ -26,9 +26,10 @@ SHAPES = Path(__file__).parent / "data" / "kill" / "shapes.yaml"
 def arguments(folder: Path, path: Path) -> list[str]:
     fixed = [
         "run", "--shapes", str(SHAPES), "--suite", "many", "--arm", "reference", "--device", "cpu", "--revision", "r1",
-        "--timer", f"scripted:{folder / 'script.json'}", "--out", str(folder), "--run-id", path.stem,
+        "--timer", f"scripted:{folder / 'script.json'}",
     ]  # fmt: skip
-    return [*fixed, "--resume", str(path)] if path.exists() else fixed
+    where = ["--resume", str(path)] if path.exists() else ["--out", str(folder), "--run-id", path.stem]
+    return [*fixed, *where]
 
 
 def child(folder: Path, path: Path, announced: Path) -> None:

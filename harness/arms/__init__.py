@@ -13,10 +13,10 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from harness import plugins
-from harness.errors import PluginError, UnknownName
+from harness.errors import FOREIGN, PluginError, UnknownName, first_line, written
 from harness.model.case import Case
 from harness.model.machine import Machine
-from harness.model.run import ArmInfo
+from harness.model.run import ArmInfo, ArmOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,10 @@ class Prepared:
     out: torch.Tensor | None
     note: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.note, str):
+            raise PluginError(f"note of a Prepared must be text, got {self.note!r}")
+
 
 @runtime_checkable
 class Arm(Protocol):
@@ -80,7 +84,7 @@ class Arm(Protocol):
 
 def names() -> tuple[str, ...]:
     """Return every arm's name, importing none: the files here, then the entry points of other distributions."""
-    return (*plugins.names("arms"), *plugins.external_names(plugins.ARMS_ENTRY_POINT))
+    return tuple(dict.fromkeys((*plugins.names("arms"), *plugins.external_names(plugins.ARMS_ENTRY_POINT))))
 
 
 def load(name: str) -> Arm:
@@ -91,19 +95,43 @@ def load(name: str) -> Arm:
     UnknownName
         The message lists the known ones.
     PluginError
-        Its import fails, or its object is no arm of that name.
+        Its import fails, its object is no arm of that name, or the name has two owners.
     """
+    others = plugins.owners(plugins.ARMS_ENTRY_POINT, name)
     if name in plugins.names("arms"):
+        if others:
+            raise PluginError(
+                f"arm {name!r} must have one owner, got harness/arms/{name}.py and {', '.join(others)}; rename the"
+                " latter's"
+            )
         arm: object = getattr(plugins.load("arms", name), "ARM", None)
-    elif name in plugins.external_names(plugins.ARMS_ENTRY_POINT):
+    elif others:
         arm = plugins.load_external(plugins.ARMS_ENTRY_POINT, name)
     else:
         raise UnknownName("arm", name, names())
     if not isinstance(arm, Arm):
         raise PluginError(f"arm {name!r} must be an object with info, why_not and prepare, got {type(arm).__name__}")
+    if not isinstance(arm.info, ArmInfo):
+        raise PluginError(f"info of arm {name!r} must be an ArmInfo, got {type(arm.info).__name__}")
     if arm.info.name != name:
         raise PluginError(f"arm {name!r} calls itself {arm.info.name!r}; the two must be the same")
     return arm
+
+
+def refusal(arm: Arm, case: Case, machine: Machine) -> ArmOutcome | None:
+    """Return what ``why_not`` says as the outcome of the row, or None where the arm can do it.
+
+    An arm that raises there, or answers with something that is neither a reason nor None, has failed.
+    """
+    try:
+        reason = arm.why_not(case, machine)
+    except FOREIGN as error:
+        return ArmOutcome(status="failed", reason=f"why_not raised {type(error).__name__}: {first_line(error)}")
+    if reason is None:
+        return None
+    if not isinstance(reason, str) or not reason.strip():
+        return ArmOutcome(status="failed", reason=f"why_not must return a reason or None, got {reason!r}")
+    return ArmOutcome(status="unsupported", reason=written(reason))
 
 
 def new_output(case: Case, device: torch.device) -> torch.Tensor:

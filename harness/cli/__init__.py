@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import cast
+from typing import TextIO, cast
 
 import click
 
-from harness.errors import ExitCode, HarnessError, NothingMeasured
+from harness.errors import FOREIGN, ExitCode, HarnessError, NothingMeasured
 
 
 class Commands(click.Group):
@@ -25,7 +29,8 @@ class Commands(click.Group):
         """Import ``cmd_name``'s file and return its ``command``."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"harness.cli.{cmd_name.replace('-', '_')}")
+        with _interrupt_afterwards():
+            module = importlib.import_module(f"harness.cli.{cmd_name.replace('-', '_')}")
         return cast("click.Command", module.command)
 
 
@@ -60,28 +65,74 @@ def cake_bench() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run ``cake-bench`` with ``arguments`` (default: the process's) and return its exit code."""
     try:
-        code = cake_bench.main(args=arguments, prog_name="cake-bench", standalone_mode=False)
-        return int(code or ExitCode.OK)
-    except click.exceptions.Abort:
-        return _say("interrupted", ExitCode.INTERRUPTED)
-    except KeyboardInterrupt:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _let_go(stream)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        # Not click's own main: it ends the process with 1 when the reader of a pipe has left.
+        with cake_bench.make_context("cake-bench", [*arguments]) as context:
+            return int(cake_bench.invoke(context) or ExitCode.OK)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return _say("interrupted", ExitCode.INTERRUPTED)
     except click.ClickException as error:
-        error.show(sys.stderr)
-        return ExitCode.USAGE
+        return _say(error, ExitCode.USAGE)
     except NothingMeasured as error:
         return _say(str(error), ExitCode.NOTHING)
     except HarnessError as error:
         return _say(f"Error: {error}", ExitCode.USAGE)
     except BrokenPipeError:
         # The reader (head, a closed pager) has what it wanted.
-        sys.stderr.close()
         return ExitCode.OK
-    except Exception:  # noqa: BLE001 - an internal error must not leave Python's own exit code 1
-        traceback.print_exc()
-        return _say("Error: this is a defect of cake-bench; please report the lines above", ExitCode.USAGE)
+    except FOREIGN as error:  # an internal error must not leave Python's own exit code 1, nor an arm's
+        if isinstance(error, OSError) and error.filename is None:
+            return _say(f"Error: the output cannot be written: {error.strerror}", ExitCode.USAGE)
+        lines = "".join(traceback.format_exception(error))
+        return _say(f"{lines}Error: this is a defect of cake-bench; please report the lines above", ExitCode.USAGE)
 
 
-def _say(text: str, code: ExitCode) -> int:
-    click.echo(f"cake-bench: {text}", err=True)
+def _say(text: str | click.ClickException, code: ExitCode) -> int:
+    """Print to stderr if it can be; where it cannot, the exit code has to do."""
+    with suppress(OSError):
+        if isinstance(text, click.ClickException):
+            text.show(sys.stderr)
+        else:
+            click.echo(f"cake-bench: {text}", err=True)
     return code
+
+
+def _let_go(stream: TextIO | None) -> None:
+    """Drop what a stream cannot get rid of; else the interpreter tries again at its end, and changes the exit code."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+@contextmanager
+def _interrupt_afterwards() -> Iterator[None]:
+    """Hold a Ctrl-C back until the block is done.
+
+    Native modules swallow one that comes while they import: torch drops every error of its import of numpy.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        # Ignored (nohup), or somebody else's.
+        yield
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -20,9 +21,16 @@ def fail_below(command: Command) -> Command:
     return click.option(
         "--fail-below",
         type=click.FloatRange(min=0, min_open=True),
+        callback=_finite,
         metavar="R",
         help="Exit with 1 if a geomean of SOTA / new, of spans or of busy times, is below R.",
     )(command)
+
+
+def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:  # noqa: ARG001 - click's
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} must be a finite number, such as 0.98")
+    return value
 
 
 def exit_code(runs: Sequence[Run], report: Report, limit: float | None) -> ExitCode:
@@ -35,7 +43,8 @@ def exit_code(runs: Sequence[Run], report: Report, limit: float | None) -> ExitC
     """
     low = below(report, limit) if limit is not None else ()
     for geomean in low:
-        click.echo(f"below {limit:g}: {geomean.op} {geomean.row_class} {geomean.metric} {geomean.value:.3f}", err=True)
+        what = f"{geomean.op} {geomean.row_class} {geomean.regime} {geomean.metric}"
+        click.echo(f"below {limit:g}: SOTA / {geomean.new}, {what} {geomean.value:.3f}", err=True)
     if low:
         return ExitCode.BELOW
     if any(outcome.status == "failed" for run in runs for row in run.rows for outcome in row.arms.values()):
@@ -43,7 +52,9 @@ def exit_code(runs: Sequence[Run], report: Report, limit: float | None) -> ExitC
     if not any(len(row.samples) for run in runs for row in run.rows):
         raise NothingMeasured("nothing measured: " + _why_nothing(runs))
     if limit is not None and not any(g.against == SOTA and g.value is not None for g in report.geomeans):
-        raise NothingMeasured("--fail-below: no row has a time of new and of a baseline, so nothing was compared")
+        raise NothingMeasured(
+            f"--fail-below: no row has a time of {report.new.name} and of SOTA, so nothing was compared"
+        )
     return ExitCode.OK
 
 

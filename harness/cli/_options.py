@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -18,15 +20,50 @@ from harness.model.case import OPS, Case
 from harness.model.run import SuiteCount
 from harness.paths import data
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 # The contract's letters in the order in which tables name them.
 _KEYS = "tcdgaq"
 REFERENCE_ARM = "reference"
 
+LONGEST_S = 8760 * 3600
+"""A year: a longer limit is a slip of the pen."""
 
-def selection(command: Command) -> Command:
-    """Add the options that choose rows and arms."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the options that choose rows and arms were given."""
+
+    suites: tuple[str, ...]
+    adhoc: tuple[str, ...]
+    globs: tuple[str, ...]
+    ops: str | None
+    arms: str | None
+    shapes_file: Path | None
+
+    def refuse_other_than(self, taken: Collection[str], who: str) -> None:
+        """Raise if an option outside ``taken`` was given: ``who`` would ignore it."""
+        for field in fields(self):
+            if getattr(self, field.name) and field.name not in taken:
+                raise UsageError(f"{FLAGS[field.name]} does not apply to {who}; leave it out")
+
+
+FLAGS = {
+    "suites": "--suite",
+    "adhoc": "--shape",
+    "globs": "--case",
+    "ops": "--op",
+    "arms": "--arm",
+    "shapes_file": "--shapes",
+}
+
+
+def selection(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that choose rows and arms; the command gets them as one ``chosen``."""
+
+    @wraps(command)
+    def with_selection(**values: Any) -> int:
+        chosen = Selection(**{field.name: values.pop(field.name) for field in fields(Selection)})
+        return command(chosen=chosen, **values)
+
     options = (
         click.option(
             "--suite", "suites", multiple=True, metavar="NAME", help="Suite of shapes.yaml; may be given again."
@@ -55,9 +92,10 @@ def selection(command: Command) -> Command:
             help="Another shapes.yaml. Default: the one that comes with cake-bench.",
         ),
     )
+    wrapped: Callable[..., int] = with_selection
     for option in reversed(options):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def read_shapes(path: Path | None) -> shape_files.Shapes:
@@ -65,9 +103,7 @@ def read_shapes(path: Path | None) -> shape_files.Shapes:
     return shape_files.load(path or data("shapes.yaml"))
 
 
-def select_cases(
-    shapes: shape_files.Shapes, suites: tuple[str, ...], adhoc: tuple[str, ...], globs: tuple[str, ...], ops: str | None
-) -> tuple[tuple[Case, ...], tuple[SuiteCount, ...]]:
+def select_cases(shapes: shape_files.Shapes, chosen: Selection) -> tuple[tuple[Case, ...], tuple[SuiteCount, ...]]:
     """Return the chosen cases, in the order of the suites, and the sizes of the suites before filters.
 
     Raises
@@ -75,16 +111,17 @@ def select_cases(
     UsageError
         Neither a suite nor a shape was given, a name is unknown, or a filter matches nothing.
     """
-    if not suites and not adhoc:
+    if not chosen.suites and not chosen.adhoc:
         known = ", ".join(case_rules.suites(shapes))
         raise UsageError(
             f"nothing to do: give --suite NAME (known: {known}) or --shape SPEC; see cake-bench run --help"
         )
-    chosen_ops = split_ops(ops)
-    cases = [case for suite in dict.fromkeys(suites) for case in case_rules.cases(shapes, suite)]
-    cases += [case for spec in adhoc for case in case_rules.adhoc(spec, chosen_ops or None)]
-    counts = tuple(count for suite in dict.fromkeys(suites) for count in case_rules.suite_counts(shapes, suite))
-    return case_rules.select(tuple(cases), case_globs=globs, ops=chosen_ops), counts
+    ops = split_ops(chosen.ops)
+    suites = tuple(dict.fromkeys(chosen.suites))
+    cases = [case for suite in suites for case in case_rules.cases(shapes, suite)]
+    cases += [case for spec in chosen.adhoc for case in case_rules.adhoc(spec, ops or None)]
+    counts = tuple(count for suite in suites for count in case_rules.suite_counts(shapes, suite))
+    return case_rules.select(tuple(cases), case_globs=chosen.globs, ops=ops), counts
 
 
 def split_ops(ops: str | None) -> tuple[str, ...]:
@@ -122,7 +159,8 @@ def duration_ns(ctx: click.Context, param: click.Parameter, value: str | None) -
     """Return a duration such as ``90s``, ``9m`` or ``1.5h`` (seconds where no unit is given) in nanoseconds."""
     if value is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value)
-    if not match or float(match[1]) <= 0:
-        raise click.BadParameter(f"{value!r} must be a positive duration such as 90s, 9m or 1.5h")
-    return round(float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] * 1e9)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", value)
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if not 0 < seconds <= LONGEST_S:
+        raise click.BadParameter(f"{value!r} must be a positive duration such as 90s, 9m or 1.5h, at most 8760h")
+    return round(seconds * 1e9)

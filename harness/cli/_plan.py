@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 import torch
 
-from harness.arms import Arm
+from harness.arms import Arm, refusal
 from harness.devices import Device
 from harness.model.case import Case
 from harness.operands import memory_bytes
@@ -28,7 +28,7 @@ def print_plan(cases: Sequence[Case], bench: Bench, regimes: Sequence[Regime], t
     free = device.free_bytes()
     total_s = 0.0
     for case in cases:
-        runnable = [arm for arm in bench.arms if arm.why_not(case, device.machine) is None]
+        runnable = [arm for arm in bench.arms if refusal(arm, case, device.machine) is None]
         seconds = _seconds(case, _timed(runnable, bench), regimes, bench.session.groups, rate, flush_ns)
         note = why_not_row(case, len(runnable), free) if runnable else "no arm can do it"
         total_s += 0.0 if note else seconds

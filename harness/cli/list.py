@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import click
 
 from harness import arms as arm_files
 from harness import cases as case_rules
 from harness import devices, timers
-from harness.cli._options import read_shapes, select_arms, select_cases, selection
+from harness.arms import refusal
+from harness.cli._options import Selection, read_shapes, select_arms, select_cases, selection
 from harness.errors import ExitCode
 from harness.machine import read_machine
 from harness.model.machine import Machine
 from harness.profile import ncu_line
 from harness.shapes import Shapes
 
-WHAT = ("suites", "cases", "arms", "timers", "programs", "profile")
-NEED_ROWS = ("cases", "profile")
+ROWS = ("suites", "adhoc", "globs", "ops", "shapes_file")
+TAKES: dict[str, tuple[str, ...]] = {
+    "suites": ("shapes_file",),
+    "cases": ROWS,
+    "arms": (*ROWS, "arms"),
+    "timers": (),
+    "programs": (),
+    "profile": (*ROWS, "arms"),
+}
+"""What can be listed, and the options that each takes."""
+
+OVERVIEW = ("suites", "arms", "timers", "programs")
 
 
 @click.command()
-@click.argument("what", type=click.Choice(WHAT), required=False)
+@click.argument("what", type=click.Choice(tuple(TAKES)), required=False)
 @selection
-def command(
-    what: str | None,
-    suites: tuple[str, ...],
-    adhoc: tuple[str, ...],
-    globs: tuple[str, ...],
-    ops: str | None,
-    arms: str | None,
-    shapes_file: Path | None,
-) -> int:
+def command(what: str | None, chosen: Selection) -> int:
     """List suites, cases, arms, timers, programs, or the Nsight Compute line of each row and arm.
 
     Without an argument: all but the cases and the lines.
@@ -43,40 +46,32 @@ def command(
       cake-bench list arms --suite smoke
       cake-bench list profile --suite smoke --op dW --case '*M777 bal' --arm cublas_loop
     """
-    shapes = read_shapes(shapes_file)
+    if what:
+        chosen.refuse_other_than(TAKES[what], f"list {what}")
+    shapes = read_shapes(chosen.shapes_file)
     machine = read_machine("cuda" if devices.names()[0] == "cuda" else "cpu")
-    chosen = (what,) if what else tuple(name for name in WHAT if name not in NEED_ROWS)
-    for name in chosen:
+    for name in (what,) if what else OVERVIEW:
         if not what:
             click.echo(f"{name}:")
-        for line in _lines(name, shapes, machine, suites, adhoc, globs, ops, arms):
+        for line in _lines(name, shapes, machine, chosen):
             click.echo(line if what else f"  {line}")
     return ExitCode.OK
 
 
-def _lines(
-    what: str,
-    shapes: Shapes,
-    machine: Machine,
-    suites: tuple[str, ...],
-    adhoc: tuple[str, ...],
-    globs: tuple[str, ...],
-    ops: str | None,
-    arms: str | None,
-) -> list[str]:
+def _lines(what: str, shapes: Shapes, machine: Machine, chosen: Selection) -> list[str]:
     if what == "suites":
         return [_suite_line(shapes, suite) for suite in case_rules.suites(shapes)]
     if what == "cases":
-        cases, _ = select_cases(shapes, suites or case_rules.suites(shapes), adhoc, globs, ops)
+        every = replace(chosen, suites=chosen.suites or case_rules.suites(shapes))
         return [
             f"{c.suite}: {c.case_id} (E={c.shape.E} M={c.shape.M} N={c.shape.N} K={c.shape.K}, {c.shape.distribution})"
-            for c in cases
+            for c in select_cases(shapes, every)[0]
         ]
     if what == "profile":
-        cases, _ = select_cases(shapes, suites, adhoc, globs, ops)
-        return [ncu_line(case, arm.info.name) for case in cases for arm in select_arms(arms)]
+        cases, _ = select_cases(shapes, chosen)
+        return [ncu_line(case, arm.info.name) for case in cases for arm in select_arms(chosen.arms)]
     if what == "arms":
-        return _arm_lines(shapes, machine, suites, adhoc, globs, ops, arms)
+        return _arm_lines(shapes, machine, chosen)
     if what == "timers":
         return [f"{name}: {timers.why_not(name, machine) or 'can be used here'}" for name in timers.names()]
     return _program_lines()
@@ -88,21 +83,14 @@ def _suite_line(shapes: Shapes, suite: str) -> str:
     return f"{suite}: {sum(by_op.values())} rows (" + ", ".join(f"{op} {n}" for op, n in by_op.items()) + ")"
 
 
-def _arm_lines(
-    shapes: Shapes,
-    machine: Machine,
-    suites: tuple[str, ...],
-    adhoc: tuple[str, ...],
-    globs: tuple[str, ...],
-    ops: str | None,
-    arms: str | None,
-) -> list[str]:
+def _arm_lines(shapes: Shapes, machine: Machine, chosen: Selection) -> list[str]:
     """One line an arm; with rows chosen, each distinct reason with the number of rows that it holds for."""
-    cases, _ = select_cases(shapes, suites or ("smoke",), adhoc, globs, ops)
+    cases, _ = select_cases(shapes, replace(chosen, suites=chosen.suites or ("smoke",)))
     lines = []
-    for arm in select_arms(arms or ",".join(arm_files.names())):
+    for arm in select_arms(chosen.arms or ",".join(arm_files.names())):
         key = f" ({arm.info.key})" if arm.info.key else ""
-        reasons = [arm.why_not(case, machine) for case in cases]
+        refused = [refusal(arm, case, machine) for case in cases]
+        reasons = [outcome and outcome.reason for outcome in refused]
         counts = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
         said = "; ".join(
             f"{'can do' if reason is None else 'cannot do'} {n} of {len(cases)} rows"

@@ -28,6 +28,7 @@ from harness.pages.summary import summarise
 )
 @click.option("--against", multiple=True, metavar="ARM", help="Also compare with this arm; may be given again.")
 @click.option("--columns", metavar="COL[,COL]", help="Further columns of the per-row table; docs/report.md lists them.")
+@click.option("--what", default="", metavar="TEXT", help="What changed: a sentence under the title of the Markdown.")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of stdout."
 )
@@ -38,6 +39,7 @@ def command(
     new: str | None,
     against: tuple[str, ...],
     columns: str | None,
+    what: str,
     output: Path | None,
     fail_below: float | None,
 ) -> int:
@@ -57,9 +59,11 @@ def command(
       3    nothing measured
       5    an arm failed its check, or a row failed
     """
+    if output is not None and output.exists() and any(output.samefile(path) for path in runs if path.exists()):
+        raise UsageError(f"--output {output} is one of the run files; choose another name")
     loaded = [runfile.load(path) for path in runs]
     report = summarise(loaded, new=new, against=against)
-    text = importlib.import_module(f"harness.pages.{form}").render_page(report, columns=_split(columns))
+    text = importlib.import_module(f"harness.pages.{form}").render_page(report, columns=_split(columns), what=what)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -16,7 +16,7 @@ from rich.console import Console
 from harness import devices, runfile
 from harness.arms import Arm
 from harness.cli._gate import exit_code, fail_below
-from harness.cli._options import duration_ns, read_shapes, select_arms, select_cases, selection
+from harness.cli._options import Selection, duration_ns, read_shapes, select_arms, select_cases, selection
 from harness.cli._plan import print_plan
 from harness.cli._progress import RowProgress
 from harness.cli._session import arm_infos, open_session, select_regimes, select_twin
@@ -30,6 +30,8 @@ from harness.profile import RANGE, profile_call
 from harness.protocols.regimes import Regime
 from harness.revision import revision
 from harness.runner import Bench, measure_case
+
+DEFAULT_FOLDER = Path("reports")
 
 
 @click.command()
@@ -56,13 +58,11 @@ from harness.runner import Bench, measure_case
     show_default=True,
     help="Paired groups a row, at least; raised until the arms' order balances.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the inputs.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Folder of the run file.",
+    help=f"Folder of the run file. Default: {DEFAULT_FOLDER}.",
 )
 @click.option("--run-id", metavar="ID", help="Name of the run file. Default: time and suite.")
 @click.option(
@@ -87,12 +87,7 @@ from harness.runner import Bench, measure_case
 )
 @fail_below
 def command(
-    suites: tuple[str, ...],
-    adhoc: tuple[str, ...],
-    globs: tuple[str, ...],
-    ops: str | None,
-    arms: str | None,
-    shapes_file: Path | None,
+    chosen: Selection,
     device: str | None,
     timer: str | None,
     regimes: str | None,
@@ -100,7 +95,7 @@ def command(
     allow_busy: bool,
     groups: int,
     seed: int,
-    out: Path,
+    out: Path | None,
     run_id: str | None,
     resume: Path | None,
     time_limit: int | None,
@@ -129,20 +124,22 @@ def command(
       5    an arm failed its check, or a row failed
       130  Ctrl-C; the rows that are done are saved
     """
-    cases, counts = select_cases(read_shapes(shapes_file), suites, adhoc, globs, ops)
-    chosen = select_arms(arms)
+    if resume and (out or run_id):
+        raise UsageError(f"--resume goes on with {resume}; leave out {'--out' if out else '--run-id'}")
+    cases, counts = select_cases(read_shapes(chosen.shapes_file), chosen)
+    arms = select_arms(chosen.arms)
     if profile:
-        _profile(cases, chosen, device, seed)
+        _profile(cases, arms, device, seed)
         return ExitCode.OK
     session, timer_spec = open_session(device, timer, groups=groups, allow_busy=allow_busy)
     machine = session.device.machine
-    bench = Bench(arms=chosen, session=session, seed=seed, twins=select_twin(aa, chosen, machine.device))
+    bench = Bench(arms=arms, session=session, seed=seed, twins=select_twin(aa, arms, machine.device))
     in_regimes = select_regimes(regimes, machine.device)
     if dry_run:
         print_plan(cases, bench, in_regimes, timer_spec)
         return ExitCode.OK
     plan = _new_run(cases, counts, bench, in_regimes, timer_spec, _revision(named_revision), run_id)
-    path = resume or out / f"{plan.run_id}.json"
+    path = resume or (out or DEFAULT_FOLDER) / f"{plan.run_id}.json"
     if resume is None and path.exists():
         raise UsageError(f"{path} exists; choose another --run-id, or go on with it by --resume {path}")
     run = _resumed(runfile.load(resume), plan, cases, machine) if resume else plan

@@ -16,6 +16,7 @@ from typing import Self
 
 from harness import plugins
 from harness.errors import PluginError, ShapesError
+from harness.model.shape import refuse_dim
 from harness.strict import Strict
 
 
@@ -146,8 +147,7 @@ def _settle(distribution: Distribution, E: int | None, M: int | None) -> tuple[i
         if own is not None and given not in (None, fixed):
             raise ShapesError(f"{name} must be {fixed} as in {distribution.short()}, or left out; got {given}")
     E, M = own if own is not None else (E or 0, M or 0)
-    if E < 1:
-        raise ShapesError(f"E must be >= 1, got {E}")
-    if M < 0:
-        raise ShapesError(f"M must be >= 0, got {M}")
+    # Before anything is drawn: sizes of a billion experts would take all of the memory.
+    refuse_dim("E", E)
+    refuse_dim("M", M)
     return E, M

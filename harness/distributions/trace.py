@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
+from tokenize import TokenError
 from typing import Self
 
 import numpy as np
 
 from harness.distributions import Distribution
-from harness.errors import ShapesError
-from harness.strict import Text, value_text
+from harness.errors import ShapesError, first_line
+from harness.model.shape import MAX_E
+from harness.strict import Name, value_text
+
+# What numpy raises for a header that is no header, or that claims more than there is.
+_BAD_NPY = (ValueError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError)
 
 
 class Sizes(Distribution):
@@ -24,7 +29,7 @@ class Sizes(Distribution):
         heading. Relative to the YAML file that names it; on the command line, to the current folder.
     """
 
-    path: Text
+    path: Name
 
     def group_sizes(self, *, E: int, M: int) -> tuple[int, ...]:
         """Return the file's sizes, in its order."""
@@ -70,8 +75,10 @@ def _read_npy(path: Path) -> tuple[int, ...]:
     try:
         with path.open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
-    except ValueError as error:
-        raise ShapesError(f"{path.name} must be a .npy file of integers: {error}") from None
+    except _BAD_NPY as error:
+        raise ShapesError(f"{path.name} must be a .npy file of integers: {first_line(error)}") from None
+    if array.size > MAX_E:
+        raise ShapesError(f"{path.name} must hold at most {MAX_E} sizes, one per expert; got {array.size}")
     if array.ndim != 1 or array.dtype.kind not in "iu":
         got = f"{array.dtype} {list(array.shape)}"
         raise ShapesError(f"{path.name} must have one dimension of integers, one per expert; got {got}")

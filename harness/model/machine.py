@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.errors import RunFileError
 from harness.model.case import Case
 
 
@@ -50,6 +51,12 @@ class Machine:
     board: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("units", "cache_bytes", "memory_bytes", "peak_flops", "peak_bytes_per_s"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value < math.inf:
+                raise RunFileError(f"{name} of machine {self.product!r} must be a finite number >= 1, got {value}")
 
     def floor_ns(self, case: Case) -> int:
         """Return the time in ns below which no call of ``case`` can end on this machine, at least 1.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +17,10 @@ SCHEMA_VERSION = 1
 
 METHOD_VERSION = 1
 """Version of how numbers come about. A change starts a new segment of history and is a commit of its own."""
+
+# Becomes the name of a file, on any system.
+_RUN_ID = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
+_LAUNCHED = re.compile(r".* x [1-9][0-9]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,11 @@ class Check:
     rel_l2_limit: float
     worst: float
 
+    @property
+    def passed(self) -> bool:
+        """Whether it kept both limits."""
+        return 0 <= self.rel_l2 <= self.rel_l2_limit and 0 <= self.worst <= 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmOutcome:
@@ -86,6 +97,8 @@ class ArmOutcome:
             raise RunFileError(
                 f"an arm has a reason exactly when it has no time, got {self.status} with {self.reason!r}"
             )
+        if self.status == "measured" and not (self.check and self.check.passed):
+            raise RunFileError(f"a measured arm must have a check that it passed, got {self.check}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +174,24 @@ class Row:
         timed = set(self.samples.arm)
         measured = {name for name, outcome in self.arms.items() if outcome.status == "measured"}
         if timed != measured:
-            raise RunFileError(
-                f"row {self.case.case_id!r}: arms with samples {sorted(timed)} must be the measured {sorted(measured)}"
-            )
+            raise self._error(f"arms with samples {sorted(timed)} must be the measured {sorted(measured)}")
+        if self.skipped and timed:
+            raise self._error(f"a skipped row must have no samples, got {len(self.samples)} and {self.skipped!r}")
+        tried = sum(outcome.status != "unsupported" for outcome in self.arms.values())
+        if max(self.samples.position, default=-1) >= tried:
+            raise self._error(f"position must be below the {tried} arms tried, got {max(self.samples.position)}")
+        for entry in (entry for sets in self.kernels.values() for one in sets for entry in one):
+            if not _LAUNCHED.fullmatch(entry):
+                raise self._error(f"kernels must be written as 'name x count', got {entry!r}")
         for arm in measured:
-            groups = [group for group, _ in self.samples.by_group(arm)]
-            if groups != list(range(self.n_groups)):
-                raise RunFileError(
-                    f"row {self.case.case_id!r}: {arm} must have one sample a group of {self.n_groups}, got {groups}"
-                )
+            groups, places = zip(*self.samples.by_group(arm), strict=True)
+            if list(groups) != list(range(self.n_groups)):
+                raise self._error(f"{arm} must have one sample a group of {self.n_groups}, got {list(groups)}")
+            if len({self.samples.busy_ns[place] is None for place in places}) > 1:
+                raise self._error(f"{arm} must have busy_ns in all of its samples or in none")
+
+    def _error(self, text: str) -> RunFileError:
+        return RunFileError(f"row {self.case.case_id!r}: {text}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +202,10 @@ class SuiteCount:
     op: str
     row_class: str
     count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise RunFileError(f"suite_counts of {self.suite!r}, {self.op}: count must be >= 1, got {self.count}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,26 +250,49 @@ class Run:
     rows: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
-        for row in self.rows:
-            if not 0 <= row.machine < len(self.machines):
-                raise RunFileError(
-                    f"row {row.case.case_id!r}: machine must be in 0..{len(self.machines) - 1}, got {row.machine}"
-                )
-            self._refuse_impossible(row)
-        done = [row_key(row.regime, row.case) for row in self.rows]
-        if len(set(done)) != len(done):
+        if not _RUN_ID.fullmatch(self.run_id):
             raise RunFileError(
-                f"run {self.run_id}: a row stands twice: {sorted({k for k in done if done.count(k) > 1})}"
+                f"run_id must be 1 to 100 letters, digits, '.', '_', '-' or '+', the first no '.', got {self.run_id!r};"
+                " choose one with --run-id"
             )
+        if self.groups < 1:
+            raise self._error(f"groups must be >= 1, got {self.groups}")
+        self._refuse_twice("arm", [arm.name for arm in self.arms])
+        self._refuse_twice("planned row", self.planned)
+        self._refuse_twice("row", [row_key(row.regime, row.case) for row in self.rows])
+        names = {arm.name for arm in self.arms}
+        self._refuse_unknown("twin_of", {arm.twin_of for arm in self.arms if arm.twin_of}, names)
+        for row in self.rows:
+            self._refuse_impossible(row, names)
 
-    def _refuse_impossible(self, row: Row) -> None:
+    def _refuse_impossible(self, row: Row, names: set[str]) -> None:
+        where = f"row {row.case.case_id!r}: "
+        if not 0 <= row.machine < len(self.machines):
+            raise self._error(f"{where}machine must be in 0..{len(self.machines) - 1}, got {row.machine}")
+        self._refuse_unknown(f"{where}regime", {row.regime}, set(self.regimes))
+        self._refuse_unknown(f"{where}planned row", {row_key(row.regime, row.case)}, set(self.planned))
+        self._refuse_unknown(f"{where}arms", row.arms.keys(), names)
+        self._refuse_unknown(f"{where}kernels", row.kernels.keys(), names)
+        for thrown in row.discarded:
+            self._refuse_unknown(f"{where}discarded", {thrown.arm, *thrown.span_ns} - {""}, names)
         floor_ns = self.machines[row.machine].floor_ns(row.case)
         for index, span in enumerate(row.samples.span_ns):
             if span < floor_ns:
-                raise RunFileError(
-                    f"row {row.case.case_id!r}: samples.span_ns[{index}] must be >= {floor_ns}, the least time that the"
-                    f" row's FLOPs and bytes need on this machine; got {span}"
+                raise self._error(
+                    f"{where}samples.span_ns[{index}] must be >= {floor_ns}, the least time that the row's FLOPs and"
+                    f" bytes need on this machine; got {span}"
                 )
+
+    def _refuse_twice(self, what: str, names: Sequence[str]) -> None:
+        if len(set(names)) != len(names):
+            raise self._error(f"a {what} stands twice: {sorted({name for name in names if names.count(name) > 1})}")
+
+    def _refuse_unknown(self, what: str, names: Set[str], known: Set[str]) -> None:
+        if unknown := sorted(names - known):
+            raise self._error(f"{what} must be one of the run's {sorted(known)}, got {unknown[0]!r}")
+
+    def _error(self, text: str) -> RunFileError:
+        return RunFileError(f"run {self.run_id}: {text}")
 
 
 def row_key(regime: str, case: Case) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 
@@ -22,7 +23,8 @@ class Sample:
     clock_mhz
         Mean SM clock while the call ran, where the timer reads one.
     joules
-        Energy of one call: of a block of calls, its energy over their number.
+        Energy of one call: what the board's counter went up by over a block of calls, over their number. The counter
+        moves about ten times a second; over a shorter block it may stand still, and this is 0.
     calls
         Calls behind the sample: 1, or those of a block that were kept.
     reason
@@ -36,6 +38,24 @@ class Sample:
     calls: int = 1
     reason: str = ""
 
+    def impossible(self) -> str:
+        """Return why this can be no result, or an empty string. The one rule for timers and for run files."""
+        if self.reason:
+            return self.reason
+        if not math.isfinite(self.span_ns):
+            return f"span_ns must be finite, got {self.span_ns}"
+        if self.span_ns < 1:
+            return f"span_ns must be at least 1, got {self.span_ns:g}"
+        if self.span_ns >= 2**63:
+            return f"span_ns must be below 2**63, got {self.span_ns:g}"
+        if self.busy_ns is not None and not 0 < self.busy_ns <= self.span_ns:
+            return f"busy_ns must be in 1..span_ns = {self.span_ns:g}, got {self.busy_ns}"
+        if self.clock_mhz is not None and self.clock_mhz < 1:
+            return f"clock_mhz must be at least 1, got {self.clock_mhz}"
+        if self.joules is not None and not 0 <= self.joules < math.inf:
+            return f"joules must be a finite number >= 0, got {self.joules:g}"
+        return "" if self.calls >= 1 else f"calls must be at least 1, got {self.calls}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
@@ -46,7 +66,7 @@ class Samples:
     group
         Paired group, from 0.
     position
-        Place in the group's order, from 0.
+        Place in the group's order, from 0. The place of an arm that lost its samples afterwards stays empty.
     arm
         Name of the arm.
     span_ns, busy_ns, clock_mhz, joules, calls
@@ -66,11 +86,15 @@ class Samples:
         columns = [getattr(self, field.name) for field in fields(self)]
         if len({len(column) for column in columns}) != 1:
             raise RunFileError(f"samples: all columns must have one length, got {[len(c) for c in columns]}")
-        for index, (span, busy) in enumerate(zip(self.span_ns, self.busy_ns, strict=True)):
-            if span < 1:
-                raise RunFileError(f"samples.span_ns[{index}] must be a positive integer of nanoseconds, got {span}")
-            if busy is not None and not 0 < busy <= span:
-                raise RunFileError(f"samples.busy_ns[{index}] must be in 1..span_ns = {span}, got {busy}")
+        for index in range(len(self)):
+            sample = Sample(**{f.name: getattr(self, f.name)[index] for f in fields(Sample) if f.name != "reason"})
+            if reason := sample.impossible():
+                raise RunFileError(f"samples[{index}] of {self.arm[index]}: {reason}")
+        last = (0, -1)
+        for index, place in enumerate(zip(self.group, self.position, strict=True)):
+            if place[1] < 0 or place <= last:
+                raise RunFileError(f"samples[{index}]: (group, position) must come after {last}, got {place}")
+            last = place
 
     def __len__(self) -> int:
         return len(self.span_ns)

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from harness.errors import ShapesError
 
+MAX_DIM = 2**31 - 1
+"""Largest M, N and K: offs are int32, and libraries take sizes as int32."""
+
+MAX_E = 65536
+"""Most experts: far beyond any model, and few enough that sizes can be drawn and written down."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -36,12 +42,11 @@ class Shape:
     source: str
 
     def __post_init__(self) -> None:
-        for dim, value in (("N", self.N), ("K", self.K)):
-            if value < 1:
-                raise ShapesError(f"{dim} of {self.name!r} must be >= 1, got {value}")
         for expert, size in enumerate(self.group_sizes):
             if size < 0:
                 raise ShapesError(f"group_sizes[{expert}] of {self.name!r} must be >= 0, got {size}")
+        for dim, value in (("N", self.N), ("K", self.K), ("E", self.E), ("M", self.M)):
+            refuse_dim(dim, value, f" of {self.name!r}")
 
     @property
     def E(self) -> int:
@@ -52,3 +57,10 @@ class Shape:
     def M(self) -> int:
         """Rows over all experts."""
         return sum(self.group_sizes)
+
+
+def refuse_dim(dim: str, value: int, of: str = "") -> None:
+    """Raise if ``value`` can be no E, M, N or K; ``of`` says in the message whose it is."""
+    least, most = {"E": (1, MAX_E), "M": (0, MAX_DIM)}.get(dim, (1, MAX_DIM))
+    if not least <= value <= most:
+        raise ShapesError(f"{dim}{of} must be in {least}..{most}, got {value}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from statistics import median
 
 from harness.arms import Prepared
 from harness.devices import Device
-from harness.errors import MeasurementError, UsageError, first_line
+from harness.errors import FOREIGN, MeasurementError, first_line
 from harness.model.run import Discarded, GroupState
 from harness.model.sample import Sample, Samples
 from harness.monitor import ABNORMAL, Monitor
@@ -125,9 +124,7 @@ class _Named:
     def __call__(self) -> object:
         try:
             return self.launch()
-        except UsageError:
-            raise
-        except Exception as error:  # whatever an arm raises is the recorded reason for its missing time
+        except FOREIGN as error:  # whatever an arm raises is the recorded reason for its missing time
             raise _ArmFailed(self.arm, f"raised {type(error).__name__}: {first_line(error)}") from error
 
 
@@ -201,7 +198,7 @@ class _Groups:
 
     def _discard(self, index: int, group: _Group, arm: str, reason: str) -> None:
         spans = {
-            name: None if invalid_reason(sample) else int(sample.span_ns)
+            name: None if sample.impossible() else int(sample.span_ns)
             for name, sample in zip(group.arms, group.samples, strict=True)
         }
         self._discarded.append(Discarded(attempt=self._attempt, group=index, arm=arm, reason=reason, span_ns=spans))
@@ -212,7 +209,7 @@ class _Groups:
             samples = self._regime.measure([self._calls[name] for name in order], self._session.timer, self._energy)
             state = self._session.monitor.state() if self._session.monitor else None
             group = _Group(arms=order, samples=tuple(samples), state=state)
-            invalid = {arm: why for arm, s in zip(order, samples, strict=True) if (why := invalid_reason(s))}
+            invalid = {arm: why for arm, s in zip(order, samples, strict=True) if (why := s.impossible())}
             if invalid:
                 arm, reason = next(iter(invalid.items()))
                 self._discard(index, group, arm, reason)
@@ -281,16 +278,3 @@ def _columns(groups: Sequence[_Group]) -> Samples:
         joules=tuple(s.joules for _, _, _, s in cells),
         calls=tuple(s.calls for _, _, _, s in cells),
     )
-
-
-def invalid_reason(sample: Sample) -> str:
-    """Return why ``sample`` can be no duration, or an empty string."""
-    if sample.reason:
-        return sample.reason
-    if not math.isfinite(sample.span_ns):
-        return f"span_ns must be finite, got {sample.span_ns}"
-    if sample.span_ns < 1:
-        return f"span_ns must be at least 1, got {sample.span_ns:g}"
-    if sample.busy_ns is not None and not 0 < sample.busy_ns <= sample.span_ns:
-        return f"busy_ns must be in 1..span_ns = {sample.span_ns:g}, got {sample.busy_ns}"
-    return ""

@@ -12,7 +12,7 @@ from harness.errors import MeasurementError, UnknownName
 from harness.model.sample import Sample
 from harness.timers import TimedCall, Timer
 
-BLOCK_NS = 300_000_000
+BLOCK_NS = 200_000_000
 """Length of a sustained block. docs/measuring.md tells how it was found."""
 
 SUSTAINED_CALL_NS = 2_000_000
@@ -145,7 +145,7 @@ def block_sample(samples: Sequence[Sample], *, joules: float | None) -> Sample:
     """
     kept = samples[len(samples) // DROPPED_SHARE :]
     for sample in kept:
-        if sample.reason or not sample.span_ns >= 1:
+        if sample.impossible():
             return replace(sample, calls=len(kept))
     busy = [s.busy_ns for s in kept if s.busy_ns is not None]
     clocks = [s.clock_mhz for s in kept if s.clock_mhz is not None]

@@ -361,3 +361,9 @@ if __name__ == "__main__":
     current = shapes.load(paths.data("shapes.yaml"))
     GOLDEN_SIZES.write_text(sizes_text(current, "moe-training"))
     GOLDEN_DIGESTS.write_text(digests_text(current))
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a\nb", "a\u202eb", "a\u200bb"])
+def test_a_name_that_cannot_be_seen_is_refused(name: str) -> None:
+    with pytest.raises(ShapesError, match="name must be one that can be seen, without control characters, got 'a"):
+        adhoc(f"{SHAPE},dist=skew,name={name}")

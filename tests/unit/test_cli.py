@@ -1,6 +1,7 @@
 """``cake-bench`` as its users call it: output, exit codes, files left behind."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,8 +42,9 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCli:
 
 
 def run(*words: str) -> list[str]:
+    named = () if "--resume" in words else ("--run-id", "r")
     return [
-        "run", "--device", "cpu", "--timer", "scripted:script.json", "--run-id", "r", "--revision", "v1",
+        "run", "--device", "cpu", "--timer", "scripted:script.json", *named, "--revision", "v1",
         "--shape", SHAPE, "--op", "fwd", *words,
     ]  # fmt: skip
 
@@ -101,7 +103,24 @@ def test_nothing_measured_gives_three_and_the_reasons(cli: RunCli, capsys: pytes
         (run("--arm", "fast,fast"), "--arm names fast twice"),
         (run("--timer", "stopwatch"), "timer 'stopwatch' is not known"),
         (run("--time-limit", "soon"), "'soon' must be a positive duration such as 90s, 9m or 1.5h"),
+        (run("--time-limit", "9e9h"), "'9e9h' must be a positive duration"),
+        (run("--time-limit", "9" * 400 + "h"), "at most 8760h"),
         (run("--groups", "0"), "0 is not in the range x>=1"),
+        (run("--seed", str(2**31)), "2147483648 is not in the range 0<=x<=2147483647"),
+        (run("--run-id", "../r"), "run_id must be 1 to 100 letters, digits"),
+        (run("--run-id", ".r"), "the first no '.', got '.r'"),
+        (run("--run-id", "r" * 101), "choose one with --run-id"),
+        (run("--resume", "r.json", "--run-id", "s"), "--resume goes on with r.json; leave out --run-id"),
+        (run("--resume", "r.json", "--out", "d"), "--resume goes on with r.json; leave out --out"),
+        (run("--fail-below", "nan"), "nan must be a finite number"),
+        (run("--fail-below", "inf"), "inf must be a finite number"),
+        (["run", "--shape", "E=99999999,M=8,N=16,K=8,dist=balanced"], "E must be in 1..65536, got 99999999"),
+        (["run", "--shape", "E=2,M=2147483648,N=16,K=8,dist=balanced"], "M must be in 0..2147483647, got 2147483648"),
+        (["run", "--shape", "E=2,M=8,N=2147483648,K=8,dist=balanced"], "must be in 1..2147483647, got 2147483648"),
+        (["list", "timers", "--arm", "fast"], "--arm does not apply to list timers; leave it out"),
+        (["list", "suites", "--suite", "smoke"], "--suite does not apply to list suites"),
+        (["list", "cases", "--arm", "fast"], "--arm does not apply to list cases"),
+        (["list", "programs", "--shapes", "s.yaml"], "--shapes does not apply to list programs"),
         (run("--fail-below", "0"), "0.0 is not in the range x>0"),
         (run("--resume", "none.json"), "none.json cannot be read: No such file or directory"),
         (run("--shapes", "none.yaml"), "none.yaml"),
@@ -116,6 +135,55 @@ def test_what_is_wrong_on_the_command_line_gives_two_and_a_message(
 ) -> None:
     assert cli(*words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_suite_whose_name_is_no_file_name_asks_for_a_run_id(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[1] / "data" / "kill" / "shapes.yaml").read_text()
+    Path("odd.yaml").write_text(text.replace("  many:", "  many/odd:"))
+
+    words = ["run", "--shapes", "odd.yaml", "--suite", "many/odd", "--timer", "scripted:script.json", "--arm", "fast"]
+
+    assert cli(*words, "--device", "cpu") == 2
+    assert "-many/odd-" in (err := capsys.readouterr().err)
+    assert "choose one with --run-id" in err
+
+
+def test_a_table_never_replaces_the_run_file_it_comes_from(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast"))
+    before = Path("reports/r.json").read_bytes()
+    Path("link.json").symlink_to("reports/r.json")
+
+    for output in ("reports/r.json", "reports/../reports/r.json", "link.json"):
+        assert cli("report", "reports/r.json", "-o", output) == 2
+        assert f"--output {output} is one of the run files" in capsys.readouterr().err
+    assert Path("reports/r.json").read_bytes() == before
+
+
+def test_no_valid_sample_at_all_gives_five_and_says_none_was_accepted(
+    cli: RunCli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("script.json").write_text('{"fast": [0], "slow": [-1, 0]}')
+
+    assert cli(*run("--arm", "fast,slow")) == 5
+    err = capsys.readouterr().err
+    assert "failed: fast 7 groups discarded, 0 accepted: span_ns must be at least 1, got 0" in err
+    assert "failed: slow" in err
+    assert not runfile.load(Path("reports/r.json")).rows[0].samples.span_ns
+
+
+def test_an_arm_that_asks_the_process_to_end_has_failed_and_the_run_goes_on(
+    cli: RunCli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaves(self: FakeArm, case: object, machine: object) -> str | None:
+        return sys.exit(0) if self.name == "slow" else None
+
+    monkeypatch.setattr(FakeArm, "why_not", leaves)
+
+    assert cli(*run("--arm", "fast,slow")) == 5
+    assert "failed: slow why_not raised SystemExit: 0" in capsys.readouterr().err
+    assert cli("list", "arms", "--suite", "smoke", "--op", "fwd", "--arm", "slow") == 0
+    assert "slow: cannot do 4 of 4 rows: why_not raised SystemExit: 0" in capsys.readouterr().out
+    assert cli(*run("--arm", "fast,slow", "--dry-run")) == 0
 
 
 def test_a_run_file_is_never_overwritten(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,25 +201,25 @@ def test_a_geomean_below_the_limit_gives_one(
     Path("script.json").write_text('{"fast": [5000], "cublas_loop": [4000]}')
 
     assert cli(*run("--arm", "fast,cublas_loop", "--fail-below", "0.81")) == 1
-    assert "below 0.81: fwd adhoc span 0.800" in capsys.readouterr().err
+    assert "below 0.81: SOTA / fast, fwd adhoc boost span 0.800" in capsys.readouterr().err
     assert cli("report", "--fail-below", "0.81", "reports/r.json") == 1
     assert cli("report", "--fail-below", "0.79", "reports/r.json") == 0
 
 
 def test_a_limit_with_nothing_to_hold_against_it_gives_three(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(*run("--arm", "fast", "--fail-below", "0.5")) == 3
-    assert "so nothing was compared" in capsys.readouterr().err
+    assert "no row has a time of fast and of SOTA, so nothing was compared" in capsys.readouterr().err
 
 
 def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [*run("--arm", "fast,slow"), "--shape", "E=2,M=6,N=16,K=8,dist=balanced"]
+    rows = ["--arm", "fast,slow", "--shape", "E=2,M=6,N=16,K=8,dist=balanced"]
 
-    assert cli(*rows, "--time-limit", "0.000001s") == 0
+    assert cli(*run(*rows, "--time-limit", "0.000001s")) == 0
     out = capsys.readouterr().out
     assert "stopped after 1 rows: --time-limit is over; go on with the same command and --resume reports/r.json" in out
     first = runfile.load(Path("reports/r.json"))
 
-    assert cli(*rows, "--resume", "reports/r.json") == 0
+    assert cli(*run(*rows, "--resume", "reports/r.json")) == 0
     whole = runfile.load(Path("reports/r.json"))
     assert len(first.rows) == 1
     assert len(whole.rows) == 2
@@ -162,13 +230,17 @@ def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys
 def test_resume_refuses_another_plan(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
     cli(*run("--arm", "fast"))
 
-    assert cli(*run("--arm", "fast,slow"), "--resume", "reports/r.json") == 2
+    assert cli(*run("--arm", "fast,slow", "--resume", "reports/r.json")) == 2
     assert "--resume: arms of run r differs from this command's" in capsys.readouterr().err
     other = [word.replace("M=8", "M=9") for word in run("--arm", "fast", "--resume", "reports/r.json")]
     assert cli(*other) == 2
     assert "--resume: planned of run r differs" in capsys.readouterr().err
-    assert cli(*run("--arm", "fast"), "--resume", "reports/r.json", "--revision", "v2") == 2
+    assert cli(*run("--arm", "fast", "--resume", "reports/r.json", "--revision", "v2")) == 2
     assert "measures revision v1, this tree is v2" in capsys.readouterr().err
+    assert cli(*run("--arm", "fast", "--resume", "reports/r.json", "--seed", "1")) == 2
+    assert "--resume: seed of run r differs" in capsys.readouterr().err
+    assert cli(*run("--arm", "fast", "--resume", "reports/r.json", "--timer", "cpu")) == 2
+    assert "--resume: timer of run r differs" in capsys.readouterr().err
 
 
 def test_control_c_saves_the_rows_that_are_done(

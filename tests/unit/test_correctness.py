@@ -195,3 +195,10 @@ def test_a_right_result_of_one_element_passes_whatever_its_mantissa() -> None:
         found = check_arms(case, operands, {"a": FakeArm("a").prepare(case, operands)}, seed=seed)["a"]
 
         assert found.failure == ""
+
+
+def test_an_arm_that_ends_the_program_has_that_as_its_failure() -> None:
+    def leave(call: int, out: torch.Tensor) -> None:
+        raise SystemExit(0)
+
+    assert verdict(FakeArm("quits", spoil=leave)).failure == "raised SystemExit: 0"

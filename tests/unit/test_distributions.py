@@ -138,8 +138,10 @@ def test_one_hot_needs_an_expert_that_is_there() -> None:
     [
         (None, 5, "E is missing; only a trace says it itself, balanced does not"),
         (2, None, "M is missing"),
-        (0, 5, "E must be >= 1, got 0"),
-        (2, -1, "M must be >= 0, got -1"),
+        (0, 5, "E must be in 1..65536, got 0"),
+        (2, -1, "M must be in 0..2147483647, got -1"),
+        (2**40, 1, "E must be in 1..65536, got 1099511627776"),
+        (2, 2**31, "M must be in 0..2147483647, got 2147483648"),
     ],
 )
 def test_dims_are_checked(E: int | None, M: int | None, message: str) -> None:
@@ -269,6 +271,36 @@ def test_an_npy_must_hold_one_dimension_of_integers(tmp_path: Path, array: np.nd
 def test_a_missing_trace_says_so(tmp_path: Path) -> None:
     with pytest.raises(ShapesError, match=r"path '.*gone.csv' cannot be read: No such file or directory"):
         sizes("trace", None, None, path=str(tmp_path / "gone.csv"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,), }",
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000000000,), }",
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000000000000000000000,), }",
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (True,), }",
+        b"{'descr': '<i8', 'fortran_order': False, 'shape': (3",
+        b"((((((",
+        b"\xff\xfe",
+        b"",
+    ],
+)
+def test_an_npy_whose_header_is_garbage_or_claims_too_much_is_refused(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(3))
+    good = path.read_bytes()
+    path.write_bytes(good[:10] + header.ljust(118)[:118] + good[128:])
+
+    with pytest.raises(ShapesError, match=r"a.npy must be a .npy file of integers: "):
+        sizes("trace", None, None, path=str(path))
+
+
+def test_an_npy_of_more_sizes_than_a_shape_can_have_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(65537, np.int8))
+
+    with pytest.raises(ShapesError, match=r"a.npy must hold at most 65536 sizes, one per expert; got 65537"):
+        sizes("trace", None, None, path=str(tmp_path / "a.npy"))
 
 
 def test_a_pickle_in_an_npy_is_not_run(tmp_path: Path) -> None:

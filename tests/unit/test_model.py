@@ -1,3 +1,5 @@
+import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -69,5 +71,44 @@ def test_columns_have_one_length_and_busy_lies_within_span() -> None:
     assert len(columns()) == 1
     with pytest.raises(RunFileError, match="all columns must have one length"):
         columns(arm=())
-    with pytest.raises(RunFileError, match=r"busy_ns\[0\] must be in 1..span_ns = 10, got 11"):
+    with pytest.raises(RunFileError, match=r"samples\[0\] of a: busy_ns must be in 1..span_ns = 10, got 11"):
         columns(busy_ns=(11,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"span_ns": (2**63,)}, "span_ns must be below 2**63, got 9.22337e+18"),
+        ({"clock_mhz": (0,)}, "clock_mhz must be at least 1, got 0"),
+        ({"joules": (-0.5,)}, "joules must be a finite number >= 0, got -0.5"),
+        ({"joules": (math.inf,)}, "joules must be a finite number >= 0, got inf"),
+        ({"calls": (0,)}, "calls must be at least 1, got 0"),
+        ({"position": (-1,)}, "samples[0]: (group, position) must come after (0, -1), got (0, -1)"),
+        ({"group": (-1,)}, "samples[0]: (group, position) must come after (0, -1), got (-1, 0)"),
+    ],
+)
+def test_a_sample_that_no_timer_can_have_given_is_refused(changes: dict[str, tuple[object, ...]], message: str) -> None:
+    with pytest.raises(RunFileError, match=re.escape(message)):
+        columns(**changes)
+
+
+@pytest.mark.parametrize("name", ["peak_flops", "peak_bytes_per_s"])
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e-300, math.inf, math.nan])
+def test_a_peak_that_would_switch_the_floor_off_is_refused(name: str, value: float) -> None:
+    with pytest.raises(RunFileError, match=f"{name} of machine 'Test CPU' must be a finite number >= 1, got {value}"):
+        replace(machine(), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"group_sizes": (2**31,)}, "M of 'tiny' must be in 0..2147483647, got 2147483648"),
+        ({"group_sizes": ()}, "E of 'tiny' must be in 1..65536, got 0"),
+        ({"group_sizes": (0,) * 65537}, "E of 'tiny' must be in 1..65536, got 65537"),
+        ({"N": 2**31}, "N of 'tiny' must be in 1..2147483647, got 2147483648"),
+        ({"K": 0}, "K of 'tiny' must be in 1..2147483647, got 0"),
+    ],
+)
+def test_a_shape_fits_into_32_bit_offsets(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ShapesError, match=message):
+        replace(small_case().shape, **changes)  # type: ignore[arg-type]

@@ -6,11 +6,13 @@ from statistics import median
 import pytest
 import torch
 
-from harness.errors import MeasurementError
+from harness.errors import MeasurementError, UsageError
 from harness.model.run import GroupState
+from harness.model.sample import Sample
 from harness.operands import make_operands
 from harness.protocols.paired_groups import Measured, Session, measure
 from harness.protocols.regimes import Boost
+from harness.timers.scripted import ScriptedTimer
 from tests.bench import FakeArm, FunctionTimer, QuietDevice, small_case
 
 CASE = small_case()
@@ -89,15 +91,50 @@ def test_a_time_below_the_floor_fails_its_arm_at_once_and_the_others_start_again
     assert row.n_groups == 6
 
 
-def test_an_arm_that_raises_while_timed_fails_and_keeps_no_sample() -> None:
-    def third_call_raises(call: int, out: torch.Tensor) -> None:
-        if call == 3:
-            raise RuntimeError("boom")
+@pytest.mark.parametrize("error", [RuntimeError("boom"), UsageError("boom"), SystemExit("boom")])
+def test_an_arm_that_raises_while_timed_fails_and_keeps_no_sample(error: BaseException) -> None:
+    def seventh_call_raises(call: int, out: torch.Tensor) -> None:
+        if call == 7:
+            raise error
 
-    row = measured(lambda index, arm: 1000, FakeArm("a", spoil=third_call_raises), FakeArm("b"))
+    row = measured(lambda index, arm: 1000, FakeArm("a", spoil=seventh_call_raises), FakeArm("b"))
 
-    assert row.failures == {"a": "raised RuntimeError: boom"}
+    assert row.failures == {"a": f"raised {type(error).__name__}: boom"}
     assert set(row.samples.arm) == {"b"}
+
+
+def test_a_usage_error_of_the_timer_is_not_taken_for_an_arms() -> None:
+    timer = ScriptedTimer({"a": (1000,)})
+    operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
+    prepared = {name: FakeArm(name).prepare(CASE, operands) for name in "ab"}
+    session = Session(timer=timer, device=QuietDevice(), groups=6)
+
+    with pytest.raises(UsageError, match="the script has no arm 'b'; it has a"):
+        measure(prepared, Boost(), session, floor_ns=1, case_id="x")
+
+
+def test_a_timer_that_fails_for_one_arm_of_three_leaves_no_mixed_group() -> None:
+    class LosesB(FunctionTimer):
+        def measure(self, calls):  # type: ignore[no-untyped-def]
+            samples = super().measure(calls)
+            return [
+                Sample(span_ns=math.nan, reason="lost") if call.arm == "b" and self._index > 6 else sample
+                for call, sample in zip(calls, samples, strict=True)
+            ]
+
+    operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
+    prepared = {name: FakeArm(name).prepare(CASE, operands) for name in "abc"}
+    session = Session(timer=LosesB(lambda index, arm: 1000), device=QuietDevice(), groups=6)
+
+    row = measure(prepared, Boost(), session, floor_ns=1, case_id="x")
+
+    assert row.failures == {"b": "7 groups discarded, 2 accepted: lost"}
+    groups = [set(row.samples.arm[2 * g : 2 * g + 2]) for g in range(row.n_groups)]
+    assert groups == [{"a", "c"}] * 6
+    assert len(row.samples) == 12
+    # The two whole groups of three are kept as thrown away, not mixed into those of two.
+    restarted = [d for d in row.discarded if d.reason == "the row started again without b"]
+    assert [set(d.span_ns) for d in restarted] == [{"a", "b", "c"}] * 2
 
 
 def test_a_timer_that_loses_a_sample_is_an_error() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import plugins
+from harness import arms, plugins
 from harness.errors import PluginError, UnknownName
 
 
@@ -43,3 +43,51 @@ def test_an_entry_point_of_another_distribution_loads(tmp_path: Path, monkeypatc
     assert plugins.load_external("cake_bench.arms", "theirs") == "their arm"
     with pytest.raises(PluginError, match=r"entry point cake_bench.arms:gone \(their_arms:NONE\) fails to import"):
         plugins.load_external("cake_bench.arms", "gone")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("raise ImportError", "ImportError: no message"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("raise ValueError('first\\nsecond')", "ValueError: first"),
+    ],
+)
+def test_whatever_a_foreign_module_raises_at_import_is_named_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, said: str
+) -> None:
+    register(tmp_path, monkeypatch, "odd_arms", "odd = odd_arms:ARM", statement)
+
+    with pytest.raises(PluginError) as caught:
+        plugins.load_external("cake_bench.arms", "odd")
+
+    assert str(caught.value) == f"entry point cake_bench.arms:odd (odd_arms:ARM) fails to import: {said}"
+
+
+def test_control_c_while_a_foreign_module_imports_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(tmp_path, monkeypatch, "slow_arms", "slow = slow_arms:ARM", "raise KeyboardInterrupt")
+
+    with pytest.raises(KeyboardInterrupt):
+        plugins.load_external("cake_bench.arms", "slow")
+
+
+def test_an_arm_named_like_one_of_ours_names_both_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(tmp_path, monkeypatch, "loud_arms", "cudnn = loud_arms:ARM", "ARM = 1")
+
+    with pytest.raises(PluginError) as caught:
+        arms.load("cudnn")
+
+    assert "must have one owner, got harness/arms/cudnn.py and loud-arms; rename" in str(caught.value)
+    assert arms.names().count("cudnn") == 1
+
+
+def register(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, entry: str, source: str) -> None:
+    """Install a distribution of one module with one entry point for an arm."""
+    name = module.replace("_", "-")
+    (folder / f"{module}.py").write_text(source)
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[cake_bench.arms]\n{entry}\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, module, raising=False)

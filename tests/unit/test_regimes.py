@@ -66,6 +66,17 @@ def test_energy_of_a_block_is_shared_by_all_its_calls() -> None:
     assert sample.joules == pytest.approx(20.0)
 
 
+def test_a_counter_that_stood_still_is_a_reading_and_one_that_fell_is_an_invalid_block() -> None:
+    falling = iter([1_000, 900])
+
+    (still,) = Sustained(block_ns=90).measure([call("a", 10)], Recorder(), lambda: 1_000)
+    (fell,) = Sustained(block_ns=90).measure([call("a", 10)], Recorder(), lambda: next(falling))
+
+    # Leaving the zeros out would make the rest, which hold whole steps of the counter, too large.
+    assert (still.joules, still.impossible()) == (0.0, "")
+    assert fell.impossible().startswith("joules must be a finite number >= 0, got -0.01")
+
+
 @pytest.mark.parametrize("bad", [float("nan"), 0])
 def test_an_invalid_call_among_those_kept_makes_the_block_invalid(bad: float) -> None:
     kept = [Sample(span_ns=10), Sample(span_ns=bad, reason="lost"), Sample(span_ns=10), Sample(span_ns=10)]

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 from dataclasses import replace
@@ -7,7 +8,7 @@ import pytest
 
 from harness import runfile
 from harness.errors import RunFileError
-from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, Row, Run, SuiteCount, row_key
+from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, GroupState, Row, Run, SuiteCount, row_key
 from harness.model.sample import Samples
 from tests.bench import machine, small_case
 
@@ -87,9 +88,7 @@ def test_each_row_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_zero_or_negative_duration_cannot_be_loaded(value: int) -> None:
-    with pytest.raises(
-        RunFileError, match=rf"samples.span_ns\[1\] must be a positive integer of nanoseconds, got {value}"
-    ):
+    with pytest.raises(RunFileError, match=rf"x.json: samples\[1\] of a: span_ns must be at least 1, got {value}"):
         runfile.loads(edited(rows__0__samples__span_ns__1=value), "x.json")
 
 
@@ -116,8 +115,34 @@ def test_a_time_below_the_floor_of_its_row_cannot_be_loaded() -> None:
         ({"rows__0__samples__span_ns__0": 10.5}, r"span_ns.0: .*, got 10.5"),
         ({"rows__0__machine": 3}, r"machine must be in 0..0, got 3"),
         ({"rows__0__samples__arm__0": "b"}, r"arms with samples \['a', 'b'\] must be the measured \['a'\]"),
-        ({"rows__0__samples__group__1": 0}, r"a must have one sample a group of 2, got \[0, 0\]"),
+        (
+            {"rows__0__samples__group__1": 0},
+            r"samples\[1\]: \(group, position\) must come after \(0, 0\), got \(0, 0\)",
+        ),
+        ({"rows__0__samples__group__1": 2}, r"a must have one sample a group of 2, got \[0, 2\]"),
+        ({"rows__0__samples__position__1": 1}, "position must be below the 1 arms tried, got 1"),
+        ({"rows__0__samples__busy_ns__1": 900}, "a must have busy_ns in all of its samples or in none"),
+        ({"rows__0__samples__clock_mhz__1": -5}, r"samples\[1\] of a: clock_mhz must be at least 1, got -5"),
+        ({"rows__0__samples__span_ns__1": 2**63}, r"samples\[1\] of a: span_ns must be below 2\*\*63"),
         ({"rows__0__arms__a__reason": "wrong"}, "an arm has a reason exactly when it has no time"),
+        ({"rows__0__arms__a__check": None}, "a measured arm must have a check that it passed, got None"),
+        ({"rows__0__arms__a__check__rel_l2": 0.003}, "a measured arm must have a check that it passed, got Check"),
+        ({"rows__0__arms__a__check__worst": 1.1}, "a measured arm must have a check that it passed, got Check"),
+        ({"rows__0__skipped": "too big"}, "a skipped row must have no samples, got 2 and 'too big'"),
+        ({"rows__0__regime": "sustained"}, r"regime must be one of the run's \['boost'\], got 'sustained'"),
+        ({"rows__0__discarded__0__arm": "z"}, r"discarded must be one of the run's \['a', 'b'\], got 'z'"),
+        ({"rows__0__discarded__0__span_ns": {"z": 1}}, r"discarded must be one of the run's \['a', 'b'\], got 'z'"),
+        ({"rows__0__kernels": {"a": [["gemm"]]}}, "kernels must be written as 'name x count', got 'gemm'"),
+        ({"rows__0__kernels": {"z": [["gemm x 1"]]}}, r"kernels must be one of the run's \['a', 'b'\], got 'z'"),
+        ({"arms__0__name": "z"}, r"row 'fwd tiny': arms must be one of the run's \['b', 'z'\], got 'a'"),
+        ({"arms__0__name": "b"}, r"a arm stands twice: \['b'\]"),
+        ({"arms__0__twin_of": "z"}, r"twin_of must be one of the run's \['a', 'b'\], got 'z'"),
+        ({"planned": ["boost/test/dX tiny"]}, r"planned row must be one of the run's \['boost/test/dX tiny'\]"),
+        ({"planned__0": "boost/test/dX tiny"}, r"a planned row stands twice: \['boost/test/dX tiny'\]"),
+        ({"suite_counts__0__count": 0}, "suite_counts of 'test', fwd: count must be >= 1, got 0"),
+        ({"groups": 0}, "run r1: groups must be >= 1, got 0"),
+        ({"run_id": "../../r1"}, r"run_id must be 1 to 100 letters, digits, .* got '../../r1'"),
+        ({"machines__0__peak_flops": -1.0}, "peak_flops of machine 'Test CPU' must be a finite number >= 1, got -1.0"),
     ],
 )
 def test_what_no_run_can_have_produced_is_refused(changes: dict[str, object], message: str) -> None:
@@ -140,7 +165,17 @@ def test_a_row_that_stands_twice_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is no run file"), ("[]", "must be an object with schema_version"), ("{}", "schema_version")],
+    [
+        ("", "is no run file"),
+        ("[]", "must be an object with schema_version"),
+        ("{}", "schema_version"),
+        (
+            '{"schema_version": 1, "schema_version": 1}',
+            "x.json: the key 'schema_version' must stand once in an object, got 2",
+        ),
+        ("[" * 100_000, "is no run file: brackets are nested too deeply"),
+        ('{"schema_version": ' + "9" * 5000 + "}", "is no run file: Exceeds the limit"),
+    ],
 )
 def test_other_files_are_refused(text: str, message: str) -> None:
     with pytest.raises(RunFileError, match=message):
@@ -169,28 +204,75 @@ def test_the_committed_schema_is_that_of_the_code() -> None:
     assert json.loads(path.read_text()) == runfile.json_schema()
 
 
-def test_a_hundred_rows_of_three_arms_stay_under_one_mebibyte() -> None:
-    row = small_run().rows[0]
-    n = 18
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"note": 5}, "run r1 cannot be written: .*Expected `str`"),
+        ({"note": "file \udcff"}, "run r1 cannot be written: .*surrogates not allowed"),
+        ({"is_cake": "yes"}, "run r1 cannot be written: .*Expected `bool`"),
+    ],
+)
+def test_what_could_not_be_loaded_again_is_not_written(
+    tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "r1.json"
+    runfile.save(small_run(), path)
+    before = path.read_bytes()
+    run = small_run()
+    odd = replace(run, arms=(replace(run.arms[0], **changed), run.arms[1]))  # type: ignore[arg-type]
+
+    with pytest.raises(RunFileError, match=message):
+        runfile.save(odd, path)
+
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["r1.json"]
+
+
+def test_a_failed_save_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(RunFileError, match="r1.json cannot be written: No space left on device"):
+        runfile.save(small_run(), tmp_path / "r1.json")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_hundred_rows_of_eight_arms_and_eight_groups_stay_under_one_mebibyte() -> None:
+    names = tuple(f"cublas_loop_{i}" for i in range(8))
+    places = [(group, position) for group in range(8) for position in range(8)]
+    check = Check(rel_l2=0.0016543210987654321, rel_l2_limit=0.0022637, worst=0.51234567890123)
     samples = Samples(
-        group=tuple(range(n)),
-        position=(0,) * n,
-        arm=("a",) * n,
-        span_ns=(123_456_789,) * n,
-        busy_ns=(123_456_789,) * n,
-        clock_mhz=(1980,) * n,
-        joules=(4.25,) * n,
-        calls=(100,) * n,
+        group=tuple(group for group, _ in places),
+        position=tuple(position for _, position in places),
+        arm=tuple(names[(group + position) % 8] for group, position in places),
+        span_ns=(12_345_678,) * 64,
+        busy_ns=(12_345_678,) * 64,
+        clock_mhz=(1980,) * 64,
+        joules=(4.256,) * 64,
+        calls=(100,) * 64,
     )
+    state = GroupState(clock_mhz=1440, power_w=692.512, temperature_c=63, throttle=("power cap",))
     rows = tuple(
-        replace(
-            row,
+        Row(
             case=small_case(name=f"gate_up E32 M131072 random {i}", sizes=(4096,) * 32),
-            n_groups=n,
+            machine=0,
+            regime=regime,
+            n_groups=8,
+            arms={name: ArmOutcome(status="measured", check=check) for name in names},
             samples=samples,
+            states=(state,) * 8,
         )
-        for i in range(100)
+        for i in range(50)
+        for regime in ("boost", "sustained")
     )
-    run = replace(small_run(), rows=rows)
+    run = replace(
+        small_run(),
+        regimes=("boost", "sustained"),
+        arms=tuple(ArmInfo(name=name, key="", is_cake=False, note="") for name in names),
+        planned=tuple(row_key(row.regime, row.case) for row in rows),
+        rows=rows,
+    )
 
     assert len(runfile.dumps(run).encode()) < 1 << 20

@@ -1,8 +1,11 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
+from harness.arms import Prepared
+from harness.errors import UsageError
 from harness.protocols.paired_groups import Session
 from harness.protocols.regimes import Boost, Sustained
 from harness.runner import Bench, MeasuredCase, measure_case, why_not_row
@@ -13,6 +16,23 @@ def measured(*arms: FakeArm, device: QuietDevice | None = None, span_ns: float =
     timer = FunctionTimer(lambda index, arm: 1000 / (span_ns and 1))
     bench = Bench(arms=arms, session=Session(timer=timer, device=device or QuietDevice(), groups=6), seed=0, twins={})
     return measure_case(small_case(), [Boost()], bench, machine=0)
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def raises(error: BaseException) -> Callable[..., object]:
+    def raising(*arguments: object) -> object:
+        raise error
+
+    return raising
+
+
+def odd_arm(**methods: Callable[..., object]) -> FakeArm:
+    """The arm ``odd`` with some of its methods replaced."""
+    return type("OddArm", (FakeArm,), {name: staticmethod(method) for name, method in methods.items()})("odd")
 
 
 def statuses(measured: MeasuredCase) -> dict[str, str]:
@@ -55,6 +75,8 @@ def test_an_arm_that_goes_wrong_while_it_is_timed_loses_its_samples() -> None:
     assert statuses(found) == {"a": "failed", "b": "measured"}
     assert found.rows[0].arms["a"].reason.startswith("right at first, after timing: wrong: rel L2 1 is above")
     assert set(found.rows[0].samples.arm) == {"b"}
+    # b keeps the places in which it ran; a's stay empty.
+    assert found.rows[0].samples.position == (1, 0, 1, 0, 1, 0)
 
 
 def test_an_arm_that_cannot_be_prepared_is_a_recorded_failure() -> None:
@@ -66,6 +88,58 @@ def test_an_arm_that_cannot_be_prepared_is_a_recorded_failure() -> None:
 
     assert found.rows[0].arms["x"].reason == "could not be prepared: RuntimeError: no plan"
     assert statuses(found)["b"] == "measured"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (raises(RuntimeError("no driver\nmore")), "why_not raised RuntimeError: no driver"),
+        (raises(SystemExit(0)), "why_not raised SystemExit: 0"),
+        (raises(UnreadableError()), "why_not raised UnreadableError: a message that cannot be read"),
+        (lambda case, machine: "", "why_not must return a reason or None, got ''"),
+        (lambda case, machine: False, "why_not must return a reason or None, got False"),
+    ],
+)
+def test_an_arm_that_does_not_say_whether_it_can_has_failed(answer: Callable[..., object], reason: str) -> None:
+    found = measured(odd_arm(why_not=answer), FakeArm("b"))
+
+    assert statuses(found) == {"odd": "failed", "b": "measured"}
+    assert found.rows[0].arms["odd"].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (raises(SystemExit("bye")), "could not be prepared: SystemExit: bye"),
+        (raises(UsageError("mine")), "could not be prepared: UsageError: mine"),
+        (
+            lambda case, operands: None,
+            "could not be prepared: PluginError: prepare must return a Prepared, got NoneType",
+        ),
+        (
+            lambda case, operands: Prepared(launch=lambda: torch.empty(0), out=None, note=5),  # type: ignore[arg-type]
+            "could not be prepared: PluginError: note of a Prepared must be text, got 5",
+        ),
+    ],
+)
+def test_what_prepare_does_wrong_is_the_arms_failure(prepare: Callable[..., object], reason: str) -> None:
+    found = measured(odd_arm(prepare=prepare), FakeArm("b"))
+
+    assert statuses(found) == {"odd": "failed", "b": "measured"}
+    assert found.rows[0].arms["odd"].reason == reason
+
+
+def test_control_c_in_an_arm_is_no_failure_of_the_arm() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        measured(odd_arm(prepare=raises(KeyboardInterrupt())))
+
+
+def test_a_note_of_half_characters_can_be_written_to_a_file() -> None:
+    class Noted(FakeArm):
+        def prepare(self, case, operands):  # type: ignore[no-untyped-def]
+            return replace(super().prepare(case, operands), note="plan \udcff")
+
+    assert measured(Noted("a")).rows[0].arms["a"].note == "plan \\udcff"
 
 
 def test_a_row_that_does_not_fit_is_skipped_with_the_reason() -> None:

@@ -160,6 +160,45 @@ WRONG = [
     ("    ops: [dW, fwd]", "    ops: [dW, dW]", 19, "ops must name each operation once, got [dW, dW]"),
     ("    row_class: owner", "    row_class: ownr", 20, "suites.tiny.row_class must be 'owner', 'unsorted', 'model'"),
     ("        M: [5]", "        M: [5]\n        out_dtype: fp32", 25, "out_dtype fp32 needs ops [dW], got [dW, fwd]"),
+    # what YAML 1.1 takes for something else than it looks
+    (
+        "        M: [5]",
+        "        M: [010]",
+        24,
+        "'010' is another value to YAML 1.1 than it looks; write a number in plain",
+    ),
+    ("        M: [5]", "        M: [1:30]", 24, "'1:30' is another value to YAML 1.1 than it looks"),
+    ("        M: [5]", "        M: [0x10]", 24, "'0x10' is another value to YAML 1.1 than it looks"),
+    ("        M: [5]", "        M: [0b1]", 24, "'0b1' is another value to YAML 1.1 than it looks"),
+    ("        M: [5]", "        M: [1_0]", 24, "'1_0' is another value to YAML 1.1 than it looks"),
+    ("      cv: 0.35", "      cv: 1:30.5", 12, "'1:30.5' is another value to YAML 1.1 than it looks"),
+    ("    about: Two shapes.", "    about: on", 16, "'on' is another value to YAML 1.1 than it looks"),
+    ("    about: Two shapes.", "    on: Two", 16, "'on' is another value to YAML 1.1 than it looks"),
+    # names that cannot be seen
+    ("  tiny:", '  "ti\\u202Eny":', 15, "suites.ti\u202eny.[key] must be a name that can be seen"),
+    (
+        "  random:",
+        '  random:\n    label: " "',
+        10,
+        "kinds.random.label must be a name that can be seen, without control",
+    ),
+    ("  random:", '  random:\n    label: "a\\tb"', 10, "kinds.random.label must be a name that can be seen"),
+    (
+        "        M: [5]",
+        '        M: [5]\n        model: "a\\nb"',
+        25,
+        "suites.tiny.rows[1].model must be a name that can be",
+    ),
+    (
+        "distribution: balanced",
+        'distribution: trace\n    parameters: {path: "a\\0.csv"}',
+        8,
+        "kinds.bal.parameters.path must be a name that can be seen, without control characters, got 'a\\x00.csv'",
+    ),
+    # sizes that nothing can hold
+    ("K: 8}", "K: 2147483648}", 4, "projections.p.sizes.gate_up.K must be <= 2147483647, got 2147483648"),
+    ("        M: [5]", "        M: [2147483648]", 25, "kind 'random': M must be in 0..2147483647, got 2147483648"),
+    ("      - E: [2]", "      - E: [65537]", 25, "kind 'random': E must be in 1..65536, got 65537"),
     # unknown names
     ("distribution: balanced", "distribution: even", 7, "distribution 'even' is not known; known: balanced, lognormal"),
     ("    projections: p", "    projections: q", 18, "projections 'q' is not known; known: p"),
@@ -220,9 +259,30 @@ def test_a_file_that_holds_no_mapping_is_refused(tmp_path: Path, data: bytes, me
     assert str(raised.value) == message
 
 
+def test_aliases_of_aliases_are_bounded(tmp_path: Path) -> None:
+    doubled = [f"  l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, 12)]
+    bomb = "\n".join(["a:", "  l0: &l0 [x, x]", *doubled, ""])
+
+    with pytest.raises(ShapesError, match=r"the file holds more than 100000 values, aliases written out"):
+        load(tmp_path, bomb)
+
+
+def test_plain_decimals_are_read_as_they_are_written() -> None:
+    text = b"{a: [0, 7, -5, +3], b: [0.35, 1., -2.5e+3], c: [true, false], d: ['010', \"1:30\", 1e3]}"
+
+    assert located_yaml.load(text, "x.yaml").value == {
+        "a": [0, 7, -5, 3],
+        "b": [0.35, 1.0, -2500.0],
+        "c": [True, False],
+        "d": ["010", "1:30", "1e3"],
+    }
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ShapesError, match=r"^mine.yaml: the file cannot be read: No such file or directory$"):
-        shapes.load(tmp_path / "mine.yaml")
+    with pytest.raises(ShapesError) as caught:
+        shapes.load(tmp_path / "none" / "mine.yaml")
+
+    assert str(caught.value) == f"{tmp_path}/none/mine.yaml: the file cannot be read: No such file or directory"
 
 
 def test_the_file_is_called_by_its_own_name(tmp_path: Path) -> None:

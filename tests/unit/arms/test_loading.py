@@ -95,7 +95,7 @@ def test_an_entry_point_that_fails_to_import_is_named(entry_point):
 
     assert str(caught.value) == (
         "entry point cake_bench.arms:broken (my_arms_broken:ARM) fails to import:"
-        " No module named 'no_such_library_here'"
+        " ModuleNotFoundError: No module named 'no_such_library_here'"
     )
 
 
