@@ -8,10 +8,11 @@ BENCH_OUT ?= reports
 EXTRAS   ?= dev$(if $(wildcard /proc/driver/nvidia/version),$(comma)gpu)
 BENCH_ID := smoke-$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: help bench test lint golden clean
+.PHONY: help bench bench-host test lint golden clean
 
 help:
 	@echo "make bench   measure the smoke suite on this machine and print its table"
+	@echo "make bench-host   what the harness itself costs: report, run file"
 	@echo "make test    ruff, mypy, import contracts, pytest"
 	@echo "make golden  write the golden files and the run file's schema again; read the difference before you commit it"
 	@echo "make clean   remove the virtual environment and caches"
@@ -25,6 +26,9 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py
 bench: $(VENV)/installed
 	$(BIN)/cake-bench run --suite smoke --arm all --out $(BENCH_OUT) --run-id $(BENCH_ID)
 	$(BIN)/cake-bench report $(BENCH_OUT)/$(BENCH_ID).json
+
+bench-host: $(VENV)/installed
+	$(BIN)/python -m tools.bench_host
 
 test: lint
 	$(BIN)/python -m pytest
