@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.doctor.gpu import Gpu
@@ -13,8 +15,11 @@ GEMMS = 30
 SETTLING_BATCHES = 10
 BATCHES = 20
 
-WAIT_NS = 100_000_000
+WAIT_NS = 500_000_000
 """Length of a light load: one thread that waits, so that nothing holds the clock down."""
+
+STALE_S = 0.3
+"""Into the wait the driver is asked: five readings within a millisecond, 0.1 s after a full load, were one stale one."""
 
 WAIT_READINGS = 5
 
@@ -44,7 +49,7 @@ class Load:
     light_probe_mhz: int | None
 
 
-def read_load(gpu: Gpu) -> Load:
+def read_load(gpu: Gpu, sleep: Callable[[float], None] = time.sleep) -> Load:
     """Load the GPU until its clock has settled, then for the batches that count."""
     stage, driver, ring = gpu.stage(), gpu.driver(), gpu.cupti().ring
     gemm = gpu.hardware.gemm(stage.device)
@@ -78,6 +83,7 @@ def read_load(gpu: Gpu) -> Load:
     stage.device.flush(cover_ns=WAIT_NS)
     light_after = ring.read()
     risen.synchronize()
+    sleep(STALE_S)
     light_states = tuple(driver.state() for _ in range(WAIT_READINGS))
     stage.device.synchronize()
     return Load(

@@ -152,7 +152,7 @@ def test_filling_the_queue_takes_the_hosts_gaps_away(gpu: Gpu) -> None:
 
 
 def test_a_load_has_the_probes_clock_the_drivers_states_and_its_energy(gpu: Gpu, hardware: FakeHardware) -> None:
-    load = read_load(gpu)
+    load = read_load(gpu, sleep=lambda seconds: None)
 
     assert load.probe_mhz == 1500
     assert len(load.states) == 20

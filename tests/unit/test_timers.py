@@ -142,7 +142,7 @@ def test_events_stand_right_around_the_call_after_idle_and_flush() -> None:
 
     assert queue.log == ["wait", "idle 0.003", "flush", "event", "call", "event", "wait"]
     assert sample.span_ns == 1_234_568
-    assert queue.covers == [1500]
+    assert queue.covers == [301_500]
 
 
 def test_back_to_back_calls_do_not_wait_for_the_device() -> None:
@@ -165,4 +165,4 @@ def test_a_call_before_which_the_queue_ran_dry_is_no_sample_and_the_next_is_cove
     assert math.isnan(first.span_ns)
     assert first.reason.startswith("the device was idle before the call was enqueued")
     assert second.span_ns == 1_234_568
-    assert queue.covers == [1500, 3000]
+    assert queue.covers == [301_500, 603_000]
