@@ -19,7 +19,7 @@ WAIT_NS = 500_000_000
 """Length of a light load: one thread that waits, so that nothing holds the clock down."""
 
 STALE_S = 0.3
-"""Into the wait the driver is asked: five readings within a millisecond, 0.1 s after a full load, were one stale one."""
+"""Into the wait the driver is asked: 0.1 s after a full load, five readings within a millisecond were one stale one."""
 
 WAIT_READINGS = 5
 

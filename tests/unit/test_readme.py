@@ -1,16 +1,48 @@
 """What the README shows is run as it stands."""
 
+import json
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
+from harness import runfile
 from harness.arms import Arm
 from harness.correctness import check_arms
 from harness.operands import make_operands
 from tests.bench import machine, small_case
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+TOP = Path(__file__).parents[2]
+README = (TOP / "README.md").read_text()
+
+
+def test_the_readmes_h200_table_is_that_of_the_committed_report() -> None:
+    report = (TOP / "reports" / "h200" / "baselines" / "boost.md").read_text()
+    part = README[README.index("## A real table") : README.index("## Use")]
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+
+    assert len(lines) >= 15
+    assert [line for line in lines if line not in report.splitlines()] == []
+
+
+def test_the_readme_has_no_place_left_to_fill() -> None:
+    assert "<!--" not in README
+
+
+@pytest.mark.parametrize("page", sorted((TOP / "reports" / "h200").rglob("*.md")), ids=lambda p: p.name)
+def test_a_committed_report_says_which_run_files_it_renders(page: Path) -> None:
+    runs = {json.loads(p.read_text()).get("run_id") for p in page.parent.glob("*.json")} - {None}
+
+    assert runs
+    assert any(f"run {run}" in page.read_text() for run in runs)
+
+
+@pytest.mark.parametrize("path", sorted((TOP / "reports" / "h200").rglob("*.json")), ids=lambda p: p.name)
+def test_a_committed_run_file_still_loads_and_is_small(path: Path) -> None:
+    assert path.stat().st_size < 1 << 20
+    if path.parent.name != "doctor":
+        assert runfile.load(path).rows
 
 
 def test_the_readmes_arm_is_right() -> None:
