@@ -11,8 +11,10 @@ import torch
 from harness import arms as arm_files
 from harness import runfile
 from harness.cli import _options, main
+from harness.cli.run import cost
 from harness.errors import UnknownName
 from tests.bench import FakeArm
+from tests.unit.test_runfile import small_run
 
 SHAPE = "E=3,M=8,N=16,K=8,dist=balanced"
 RunCli = Callable[..., int]
@@ -58,6 +60,7 @@ def test_a_run_leaves_a_file_and_says_where(cli: RunCli, capsys: pytest.CaptureF
         "table: cake-bench report reports/r.json\n"
     )
     assert err.startswith("1/1 fwd E3 M8 N16 K8 balanced: 2 measured, 1 unsupported; ")
+    assert err.splitlines()[-1].endswith("% of it in calls that count")
     found = runfile.load(Path("reports/r.json"))
     assert found.rows[0].samples.span_ns == (5000, 6000, 6600, 5000, 5000, 6000, 6600, 5000, 5000, 6000, 6600, 5000)
     assert found.revision == "v1"
@@ -314,3 +317,11 @@ def test_a_report_goes_to_a_file(cli: RunCli, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == ""
     assert "E3 M8 N16 K8 balanced" in Path("table.md").read_text()
     assert cli("report", "-o", "none/table.md", "reports/r.json") == 2
+
+
+def test_the_cost_of_a_run_says_what_share_counts() -> None:
+    row = small_run().rows[0]
+
+    # 1000 + 1010 ns of one call each, of 4020 ns.
+    assert cost([row], 4020) == "took 0 s, 50% of it in calls that count"
+    assert cost([], 0) == "took 0 s, 0% of it in calls that count"
