@@ -172,7 +172,7 @@ class _Groups:
         self._floor_ns = floor_ns
         self._discarded = discarded
         self._attempt = attempt
-        self._lost: dict[str, int] = {}
+        self._lost: dict[str, list[str]] = {}
         names = list(calls)
         count = group_count(len(names), session.groups)
         self._orders = [tuple(names[index] for index in order) for order in orders(len(names), count)]
@@ -213,9 +213,12 @@ class _Groups:
             if invalid:
                 arm, reason = next(iter(invalid.items()))
                 self._discard(index, group, arm, reason)
-                self._lost |= {name: self._lost.get(name, 0) + 1 for name in invalid}
+                for name, why in invalid.items():
+                    self._lost.setdefault(name, []).append(why)
                 if not self._try("invalid"):
-                    raise _ArmFailed(arm, f"{self._lost[arm]} groups discarded, {index} accepted: {reason}")
+                    # The arm that lost most, not the one that happened to lose last.
+                    arm, reasons = max(self._lost.items(), key=lambda lost: len(lost[1]))
+                    raise _ArmFailed(arm, f"{len(reasons)} groups discarded, {index} accepted: {reasons[-1]}")
                 continue
             self._refuse_impossible(group, index)
             held = ABNORMAL.intersection(state.throttle) if state else frozenset()

@@ -12,7 +12,7 @@ from harness.errors import MeasurementError, UnknownName
 from harness.model.sample import Sample
 from harness.timers import TimedCall, Timer
 
-BLOCK_NS = 200_000_000
+BLOCK_NS = 400_000_000
 """Length of a sustained block. docs/measuring.md tells how it was found."""
 
 SUSTAINED_CALL_NS = 2_000_000

@@ -79,6 +79,17 @@ def test_an_arm_whose_samples_are_never_valid_fails_after_finitely_many_tries() 
     assert len(row.discarded) == 7
 
 
+def test_the_arm_that_lost_most_fails_and_not_the_one_that_lost_last() -> None:
+    # Calls in order a b, b a, a b, ...: b is invalid six times over, then a once, which is one time too many.
+    def span_ns(index: int, arm: str) -> float:
+        return 0 if (arm == "b" and index < 12) or (arm == "a" and 12 <= index < 14) else 1000
+
+    row = measured(span_ns, FakeArm("a"), FakeArm("b"))
+
+    assert list(row.failures) == ["b"]
+    assert row.failures["b"].startswith("6 groups discarded, 0 accepted")
+
+
 def test_a_time_below_the_floor_fails_its_arm_at_once_and_the_others_start_again() -> None:
     row = measured(lambda index, arm: 99 if arm == "b" and index == 3 else 1000, *map(FakeArm, "abc"), floor_ns=100)
 
