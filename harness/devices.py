@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
@@ -116,13 +118,17 @@ def _reset_persisting_l2() -> None:
         raise MeasurementError(f"resetting the persisting lines of the L2 failed: {status.name}")
 
 
+def _with(machine: Machine, settings: Mapping[str, str]) -> Machine:
+    return replace(machine, settings={**machine.settings, **settings})
+
+
 def names() -> tuple[str, ...]:
     """Return the devices that a run can be on here, the one it takes by default first."""
     return ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
 
 
-def open_device(name: str) -> Device:
-    """Return the device ``cpu`` or ``cuda``.
+def open_device(name: str, settings: Mapping[str, str] = MappingProxyType({})) -> Device:
+    """Return the device ``cpu`` or ``cuda``; ``settings`` are recorded beside what the machine says itself.
 
     Raises
     ------
@@ -130,10 +136,10 @@ def open_device(name: str) -> Device:
         There is no CUDA device here, no such name, or what compiles the flush is not installed.
     """
     if name == "cpu":
-        return Cpu(read_machine("cpu"))
+        return Cpu(_with(read_machine("cpu"), settings))
     if name == "cuda" and torch.cuda.is_available():
         try:
-            return Cuda(read_machine("cuda"))
+            return Cuda(_with(read_machine("cuda"), settings))
         except CakeError as error:
             raise UsageError(f"--device cuda cannot be used: {error}") from error
     reason = "torch sees no CUDA device" if name == "cuda" else "it must be cpu or cuda"

@@ -101,10 +101,14 @@ class Nvml:
         return int(self._nvml.nvmlDeviceGetMaxClockInfo(self._handle, self._nvml.NVML_CLOCK_SM))
 
     def _clock_policy(self) -> str:
-        """Return ``free``, or at what an application clock below the maximum holds the GPU."""
+        """Return whether application clocks hold the GPU; a clock locked by an administrator NVML does not tell."""
         applications = int(self._nvml.nvmlDeviceGetApplicationsClock(self._handle, self._nvml.NVML_CLOCK_SM))
         highest = self.max_clock_mhz()
-        return "free" if applications >= highest else f"application clock {applications} MHz of {highest} MHz"
+        return (
+            "application clocks at maximum"
+            if applications >= highest
+            else f"application clock {applications} MHz of {highest} MHz"
+        )
 
     def _find(self, uuid: str) -> Any:
         for index in range(self._nvml.nvmlDeviceGetCount()):

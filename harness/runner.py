@@ -123,14 +123,15 @@ class _Attempt:
         return paired_groups.measure({**right, **twins}, regime, session, floor_ns=floor_ns, case_id=self._case.case_id)
 
     def _row(self, blank: Row, measured: Measured, before: Mapping[str, Verdict], after: Mapping[str, Verdict]) -> Row:
-        if measured.skipped:
-            return replace(blank, skipped=measured.skipped)
         outcomes = blank.arms | self._unprepared
         for name, arm in self._prepared.items():
             again = self._bench.twins.get(name)
             outcomes[name] = _outcome(arm, before[name], measured.failures.get(name, ""), after.get(name))
             if again and name in after:
                 outcomes[again] = _outcome(arm, before[name], measured.failures.get(again, ""), after[name])
+        if measured.skipped:
+            failed = {name: outcome for name, outcome in outcomes.items() if outcome.status != "measured"}
+            return replace(blank, skipped=measured.skipped, arms=_in_order(failed, self._bench))
         timed = {name for name, outcome in outcomes.items() if outcome.status == "measured"}
         return replace(
             blank,

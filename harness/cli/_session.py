@@ -30,21 +30,21 @@ def open_session(device: str | None, timer: str | None, *, groups: int, allow_bu
     """
     name = device or devices.names()[0]
     monitor = open_nvml() if name == "cuda" and "cuda" in devices.names() else None
-    if monitor:
-        # Before this process has a context of its own: some drivers report it under another process id.
-        refuse_busy(monitor, allow_busy=allow_busy)
-    where = devices.open_device(name)
+    # Before this process has a context of its own: some drivers report it under another process id.
+    foreign = foreign_processes(monitor, allow_busy=allow_busy) if monitor else {}
+    where = devices.open_device(name, foreign)
     spec = timer or DEFAULT_TIMER[name]
     opened = timers.open_timer(spec, where)
     return Session(timer=opened, device=where, groups=groups, monitor=monitor), spec
 
 
-def refuse_busy(monitor: Nvml, *, allow_busy: bool) -> None:
-    """Raise if another process computes on the GPU, unless that is allowed."""
+def foreign_processes(monitor: Nvml, *, allow_busy: bool) -> dict[str, str]:
+    """Return what the run file and every table say of other processes on the GPU; raise unless they are allowed."""
     foreign = monitor.foreign_processes()
     if foreign and not allow_busy:
         said = ", ".join(map(str, foreign))
         raise UsageError(f"another process computes on the GPU (pid {said}); wait for it, or say --allow-busy")
+    return {"other processes on the GPU": str(len(foreign))} if foreign else {}
 
 
 def select_regimes(names: str | None, device: str) -> tuple[Regime, ...]:

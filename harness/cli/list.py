@@ -86,6 +86,7 @@ def _suite_line(shapes: Shapes, suite: str) -> str:
 def _arm_lines(shapes: Shapes, machine: Machine, chosen: Selection) -> list[str]:
     """One line an arm; with rows chosen, each distinct reason with the number of rows that it holds for."""
     cases, _ = select_cases(shapes, replace(chosen, suites=chosen.suites or ("smoke",)))
+    suites = "+".join(dict.fromkeys(case.suite for case in cases))
     lines = []
     for arm in select_arms(chosen.arms or ",".join(arm_files.names())):
         key = f" ({arm.info.key})" if arm.info.key else ""
@@ -93,7 +94,7 @@ def _arm_lines(shapes: Shapes, machine: Machine, chosen: Selection) -> list[str]
         reasons = [outcome and outcome.reason for outcome in refused]
         counts = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
         said = "; ".join(
-            f"{'can do' if reason is None else 'cannot do'} {n} of {len(cases)} rows"
+            f"{'can do' if reason is None else 'cannot do'} {n} of {len(cases)} rows of {suites}"
             + (f": {reason}" if reason else "")
             for reason, n in counts.items()
         )

@@ -9,7 +9,7 @@ from harness.doctor.gpu import Gpu
 
 ADVICE = "mend what the message names; the driver must answer for runs to record what the GPU is set to"
 
-USUAL = {"persistence": "on", "ECC": "on", "MIG": "off", "MPS": "off", "clocks": "free"}
+USUAL = {"persistence": "on", "ECC": "on", "MIG": "off", "MPS": "off", "clocks": "application clocks at maximum"}
 """As a data-centre GPU comes; another value makes another machine of it, and stands beside every result."""
 
 

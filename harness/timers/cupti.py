@@ -59,14 +59,6 @@ class ClockProbe(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A call that got no time, and why."""
-
-    arm: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RowLedger:
     """What became of the records of one row, calibration included.
 
@@ -80,7 +72,6 @@ class RowLedger:
     """
 
     records: Ledger = field(default_factory=Ledger)
-    refused: tuple[Refusal, ...] = ()
     kernels: dict[str, tuple[tuple[tuple[str, int], ...], ...]] = field(default_factory=dict)
     cover_ns: dict[str, int] = field(default_factory=dict)
 
@@ -155,14 +146,14 @@ class CuptiTimer:
         readings = [self._one(index, call) for index, call in enumerate(calls)]
         trace = self._session.stop()
         places = range(len(calls))
-        helpers = (Role.FLUSH,) if self._probe is None else (Role.FLUSH, Role.PROBE)
+        own = (Role.FLUSH,) if self._probe is None else (Role.FLUSH, Role.PROBE)
         found = attribute(
             trace.records,
             trace.external,
             [external_id(Role.CALL, place) for place in places],
             trace.window,
             dropped=trace.dropped,
-            reserved_ids=[external_id(role, place) for role in helpers for place in places],
+            reserved_ids=[external_id(role, place) for role in own for place in places],
         )
         verdicts = judged(found, len(calls))
         self._record(calls, found, verdicts)
@@ -193,17 +184,15 @@ class CuptiTimer:
         return Sample(span_ns=verdict.span_ns, busy_ns=verdict.busy_ns, clock_mhz=clock_mhz)
 
     def _record(self, calls: Sequence[TimedCall], found: Attribution, verdicts: Sequence[Timed | Refused]) -> None:
-        refused = list(self._ledger.refused)
         kernels = dict(self._ledger.kernels)
         for call, verdict in zip(calls, verdicts, strict=True):
             if isinstance(verdict, Refused):
-                refused.append(Refusal(arm=call.arm, reason=verdict.reason))
                 continue
             launched = tuple(sorted(Counter(verdict.names).items()))
             if launched not in kernels.get(call.arm, ()):
                 kernels[call.arm] = (*kernels.get(call.arm, ()), launched)
         records = self._ledger.records + found.ledger
-        self._ledger = replace(self._ledger, records=records, refused=tuple(refused), kernels=kernels)
+        self._ledger = replace(self._ledger, records=records, kernels=kernels)
 
 
 def judged(found: Attribution, n_calls: int) -> list[Timed | Refused]:

@@ -71,7 +71,14 @@ class FakeDriver:
         return self.foreign
 
     def settings(self) -> dict[str, str]:
-        return {"power limit": "700 W", "persistence": "on", "ECC": "on", "MIG": "off", "MPS": "off", "clocks": "free"}
+        return {
+            "power limit": "700 W",
+            "persistence": "on",
+            "ECC": "on",
+            "MIG": "off",
+            "MPS": "off",
+            "clocks": "application clocks at maximum",
+        }
 
 
 class FakeProbe:

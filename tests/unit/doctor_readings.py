@@ -85,7 +85,14 @@ def floor(case: str, boost: float, sustained: float) -> AaFloor:
     )
 
 
-SETTINGS = {"power limit": "700 W", "persistence": "on", "ECC": "on", "MIG": "off", "MPS": "off", "clocks": "free"}
+SETTINGS = {
+    "power limit": "700 W",
+    "persistence": "on",
+    "ECC": "on",
+    "MIG": "off",
+    "MPS": "off",
+    "clocks": "application clocks at maximum",
+}
 
 SOUND: dict[str, Any] = {
     "alone on the GPU": Processes(foreign=(), allowed=False),

@@ -185,7 +185,7 @@ def test_an_arm_that_asks_the_process_to_end_has_failed_and_the_run_goes_on(
     assert cli(*run("--arm", "fast,slow")) == 5
     assert "failed: slow why_not raised SystemExit: 0" in capsys.readouterr().err
     assert cli("list", "arms", "--suite", "smoke", "--op", "fwd", "--arm", "slow") == 0
-    assert "slow: cannot do 4 of 4 rows: why_not raised SystemExit: 0" in capsys.readouterr().out
+    assert "slow: cannot do 4 of 4 rows of smoke: why_not raised SystemExit: 0" in capsys.readouterr().out
     assert cli(*run("--arm", "fast,slow", "--dry-run")) == 0
 
 
@@ -279,8 +279,8 @@ def test_list_names_arms_with_why_not(cli: RunCli, capsys: pytest.CaptureFixture
     assert cli("list", "arms", "--suite", "smoke", "--op", "fwd") == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert "fast: can do 4 of 4 rows" in lines
-    assert "absent: cannot do 4 of 4 rows: needs a GPU" in lines
+    assert "fast: can do 4 of 4 rows of smoke" in lines
+    assert "absent: cannot do 4 of 4 rows of smoke: needs a GPU" in lines
 
 
 def test_list_names_everything(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:

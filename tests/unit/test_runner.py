@@ -249,6 +249,17 @@ def test_each_regime_is_a_row_and_a_short_call_is_boost_only() -> None:
     assert "rows under 2 ms are measured in boost only" in sustained.skipped
 
 
+def test_an_arm_that_fails_its_check_fails_also_a_row_that_a_regime_leaves_out() -> None:
+    session = Session(timer=FunctionTimer(lambda index, arm: 1000), device=QuietDevice(), groups=6)
+    arms = (FakeArm("a"), FakeArm("wrong", spoil=lambda call, out: out.mul_(2)))
+    bench = Bench(arms=arms, session=session, seed=0, twins={})
+
+    (row,) = measure_case(small_case(), [Sustained()], bench, machine=0).rows
+
+    assert row.skipped
+    assert {name: outcome.status for name, outcome in row.arms.items()} == {"wrong": "failed"}
+
+
 @pytest.mark.parametrize(("free", "fits"), [(0, False), (1 << 30, True)])
 def test_memory_decides_whether_a_case_fits(free: int, fits: bool) -> None:
     assert (why_not_row(small_case(), 3, free) == "") is fits
