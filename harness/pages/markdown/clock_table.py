@@ -46,8 +46,8 @@ def energy_note(report: Report) -> str:
     return (
         "Energy is the board's counter over a whole block divided by its calls, the flush before each call and the"
         " block's first third included. The counter moves about ten times a second, so that a block's energy can hold"
-        " a piece of its neighbour's: over 0.4 s one reading is good to about 10 %, over 0.2 s to 40 %, and energy / span"
-        " is no power reading. Energy ratios are arm / new: above 1, new takes less."
+        " a piece of its neighbour's: over 0.4 s one reading is good to about 10 %, over 0.2 s to 40 %, and"
+        " energy / span is no power reading. Energy ratios are arm / new: above 1, new takes less."
     )
 
 
