@@ -81,6 +81,8 @@ class Discards:
     ----------
     invalid
         An arm had no time that can be one: a record was lost or could not be believed, or it was too short to be true.
+    dry
+        By events: the device was idle before a call was enqueued, so that the host would have been timed.
     throttled
         Something else than the power cap held the clock down.
     clock
@@ -90,6 +92,7 @@ class Discards:
     """
 
     invalid: int = 0
+    dry: int = 0
     throttled: int = 0
     clock: int = 0
     restarted: int = 0
@@ -97,11 +100,12 @@ class Discards:
     @property
     def total(self) -> int:
         """All of them."""
-        return self.invalid + self.throttled + self.clock + self.restarted
+        return self.invalid + self.dry + self.throttled + self.clock + self.restarted
 
     def __add__(self, other: Discards) -> Discards:
         return Discards(
             invalid=self.invalid + other.invalid,
+            dry=self.dry + other.dry,
             throttled=self.throttled + other.throttled,
             clock=self.clock + other.clock,
             restarted=self.restarted + other.restarted,

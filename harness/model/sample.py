@@ -8,6 +8,9 @@ from dataclasses import dataclass, fields
 
 from harness.errors import RunFileError
 
+QUEUE_DRY = "the device was idle before the call was enqueued, so the events hold the host's time"
+"""Reason of a timer by events for a call that came too late; tables count such groups apart from lost records."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:

@@ -57,6 +57,7 @@ COLUMNS: dict[str, str] = {
     "aa_min": "Float64",
     "aa_max": "Float64",
     "discarded_invalid": "Int64",
+    "discarded_dry": "Int64",
     "discarded_throttled": "Int64",
     "discarded_clock": "Int64",
     "discarded_restarted": "Int64",

@@ -12,7 +12,7 @@ import torch
 
 from harness.devices import Device
 from harness.model.machine import Machine
-from harness.model.sample import Sample
+from harness.model.sample import QUEUE_DRY, Sample
 from harness.timers import TimedCall, Traced, refuse_argument
 
 
@@ -39,8 +39,6 @@ COVER = 1.5
 # After an idle gap the host's first launches take longer than in the calibration: on an H200's host one call in four
 # came too late for a cover without this.
 WAKE_NS = 200_000
-
-DRY = "the device was idle before the call was enqueued, so the events hold the host's time"
 
 
 def why_not(machine: Machine) -> str | None:
@@ -104,7 +102,7 @@ class CudaEventTimer:
     def _sample(self, call: TimedCall, pair: _Pair) -> Sample:
         if pair.dry:
             self._cover[call.arm] = 2 * self._cover.get(call.arm, COVER)
-            return Sample(span_ns=math.nan, reason=DRY)
+            return Sample(span_ns=math.nan, reason=QUEUE_DRY)
         return Sample(span_ns=round(1e6 * pair.start.elapsed_time(pair.end)))
 
 

@@ -11,7 +11,7 @@ import torch
 from harness.model.conditions import Discards, Range
 from harness.model.report import Report
 from harness.model.run import Discarded, GroupState, Row
-from harness.model.sample import Sample
+from harness.model.sample import QUEUE_DRY, Sample
 from harness.operands import make_operands
 from harness.pages import json as json_page
 from harness.pages.pr import render_page
@@ -220,6 +220,7 @@ def discarded_by_protocol(told: dict[int, Sample], *, hot: bool = False) -> tupl
     [
         ({3: Sample(span_ns=0)}, False, Discards(invalid=1)),
         ({3: Sample(span_ns=math.nan, reason="clock of the tracer stood still")}, False, Discards(invalid=1)),
+        ({3: Sample(span_ns=math.nan, reason=QUEUE_DRY)}, False, Discards(dry=1)),
         ({}, True, Discards(throttled=1)),
         ({12: Sample(span_ns=1000, clock_mhz=1500)}, False, Discards(clock=1)),
         ({5: Sample(span_ns=2)}, False, Discards(invalid=1, restarted=2)),  # an impossible time: its arm fails

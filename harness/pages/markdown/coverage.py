@@ -20,6 +20,7 @@ FAILED_NAMED = 10
 
 _DISCARDED: dict[str, Callable[[Discards], int]] = {
     "for a lost or unbelievable record": lambda d: d.invalid,
+    "for a call before which the queue ran dry": lambda d: d.dry,
     "held down by something else than the power cap": lambda d: d.throttled,
     "for an arm's clock away from its own in the other groups": lambda d: d.clock,
     "of rows that started again without an arm that failed": lambda d: d.restarted,

@@ -1,4 +1,4 @@
-"""Why groups were thrown away: the reasons of a run file in four classes."""
+"""Why groups were thrown away: the reasons of a run file in classes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from harness.model.conditions import Discards
 from harness.model.run import Discarded
+from harness.model.sample import QUEUE_DRY
 
 _CLOCK = re.compile(r"clock \d+ MHz, \S+ MHz in the other groups")
 
@@ -18,14 +19,14 @@ def discards(entries: Sequence[Discarded]) -> Discards:
     A timer's own reasons, whatever they say, are of the class ``invalid``: it gave no time.
     """
     kinds = Counter(map(_kind, entries))
-    return Discards(
-        invalid=kinds["invalid"], throttled=kinds["throttled"], clock=kinds["clock"], restarted=kinds["restarted"]
-    )
+    return Discards(**kinds)
 
 
 def _kind(entry: Discarded) -> str:
     if not entry.arm and entry.reason.startswith("throttled: "):
         return "throttled"
+    if entry.reason == QUEUE_DRY:
+        return "dry"
     if _CLOCK.fullmatch(entry.reason):
         return "clock"
     return "restarted" if entry.reason == f"the row started again without {entry.arm}" else "invalid"
