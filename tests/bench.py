@@ -59,20 +59,24 @@ class QuietDevice:
         return self._free
 
 
-def right_product(case: Case, operands: Operands, out: torch.Tensor) -> torch.Tensor:
-    """Write the right result, group by group in FP64, rounded once."""
-    out.zero_()
-    start = 0
+def fp64(case: Case, operands: Operands) -> torch.Tensor:
+    """Return the product of the BF16 inputs, group by group in FP64."""
+    start, parts = 0, []
     for expert, size in enumerate(operands.group_sizes):
         rows = slice(start, start + size)
         start += size
         if case.op == "fwd":
-            out[rows] = (operands.x[rows].double() @ operands.w[expert].double().t()).to(out.dtype)
+            parts.append(operands.x[rows].double() @ operands.w[expert].double().t())
         elif case.op == "dX":
-            out[rows] = (operands.g[rows].double() @ operands.w[expert].double()).to(out.dtype)
+            parts.append(operands.g[rows].double() @ operands.w[expert].double())
         else:
-            out[expert] = (operands.g[rows].double().t() @ operands.x[rows].double()).to(out.dtype)
-    return out
+            parts.append(operands.g[rows].double().t() @ operands.x[rows].double())
+    return torch.stack(parts) if case.op == "dW" else torch.cat(parts)
+
+
+def right_product(case: Case, operands: Operands, out: torch.Tensor) -> torch.Tensor:
+    """Write the right result, rounded once."""
+    return out.copy_(fp64(case, operands))
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,9 @@ class Cudnn:
             run(best)
             return out
 
-        return Prepared(launch=launch, out=out, note=f"plan {best + 1} of {graph.get_execution_plan_count()}")
+        count = graph.get_execution_plan_count()
+        declined = f", {count - len(plans)} declined" if len(plans) < count else ""
+        return Prepared(launch=launch, out=out, note=f"plan {best + 1} of {count}{declined}")
 
 
 def _backend(machine: Machine) -> int:

@@ -14,6 +14,7 @@ from harness.machine import read_machine
 from harness.model.case import Case
 from harness.model.shape import Shape
 from harness.operands import make_operands
+from tests.bench import fp64
 
 pytestmark = pytest.mark.gpu
 
@@ -46,20 +47,6 @@ def machine():
 def new_case(op, sizes, N, K, out_dtype="bf16"):
     shape = Shape(name="test", row_class="adhoc", N=N, K=K, group_sizes=sizes, distribution="given", source="a test")
     return Case(suite="adhoc", op=op, shape=shape, out_dtype=out_dtype)
-
-
-def fp64(case, operands):
-    start, parts = 0, []
-    for e, size in enumerate(operands.group_sizes):
-        rows = slice(start, start + size)
-        start += size
-        if case.op == "fwd":
-            parts.append(operands.x[rows].double() @ operands.w[e].double().t())
-        elif case.op == "dX":
-            parts.append(operands.g[rows].double() @ operands.w[e].double())
-        else:
-            parts.append(operands.g[rows].double().t() @ operands.x[rows].double())
-    return torch.stack(parts) if case.op == "dW" else torch.cat(parts)
 
 
 def poisoned_call(arm):

@@ -8,6 +8,7 @@ import torch
 
 from harness import arms
 from harness.operands import make_operands
+from tests.bench import fp64
 
 CPU = torch.device("cpu")
 ON_CPU = ("torch_grouped_mm", "cublas_loop", "cublas_loop_autograd", "reference")
@@ -17,20 +18,6 @@ ALL_SIZES = [(3, 0, 5), (0, 7, 1), (8, 0, 0), (1,), (0, 0, 33, 0, 7)]
 
 # One rounding to BF16: 2^-8 of the value; FP32 sums of at most 33 products of standard normals: far below 2^-8.
 CLOSE = {"rtol": 2**-8, "atol": 2**-8}
-
-
-def fp64(case, operands):
-    start, parts = 0, []
-    for e, size in enumerate(operands.group_sizes):
-        rows = slice(start, start + size)
-        start += size
-        if case.op == "fwd":
-            parts.append(operands.x[rows].double() @ operands.w[e].double().t())
-        elif case.op == "dX":
-            parts.append(operands.g[rows].double() @ operands.w[e].double())
-        else:
-            parts.append(operands.g[rows].double().t() @ operands.x[rows].double())
-    return torch.stack(parts) if case.op == "dW" else torch.cat(parts)
 
 
 @pytest.mark.parametrize("sizes", ALL_SIZES, ids=str)

@@ -158,7 +158,7 @@ def test_cudnn_chooses_among_the_plans_that_can_be_built_and_notes_which(new_cas
     arm = cudnn_arm.ARM.prepare(case, make_operands(case, seed=0, device=CPU))
 
     assert fake_cudnn == [[0, 2, 3]]
-    assert arm.note == "plan 4 of 4"
+    assert arm.note == "plan 4 of 4, 1 declined"
 
 
 def test_cudnn_without_a_plan_raises_with_cudnns_own_error(new_case, fake_cudnn, monkeypatch):
