@@ -8,7 +8,7 @@ is adding files.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -51,12 +51,47 @@ class Problem:
 
 
 class Launch(Protocol):
-    """Enqueues a program on the current stream; neither allocates nor waits."""
+    """Enqueues a bound program on a stream; neither allocates nor waits, and may be captured in a CUDA graph."""
+
+    def __call__(self, stream: int) -> None:
+        """Write the output that the launch is bound to. ``stream`` is torch's ``Stream.cuda_stream``."""
+
+
+class Prepare(Protocol):
+    """Binds a program to its tensors, whose addresses, shapes and strides then stand; their values are free."""
 
     def __call__(
         self, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, accumulate: bool
-    ) -> None:
-        """Write ``out``. ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked."""
+    ) -> Launch:
+        """Return the launch that writes ``out``; it keeps alive no tensor but its own workspace.
+
+        ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One kernel as it is compiled, known without a GPU.
+
+    Attributes
+    ----------
+    name
+        Of the cubin: the program's stem and the configuration.
+    source
+        The CUDA C++ file.
+    defines
+        Macro -> value.
+    symbol
+        The kernel's name, ``extern "C"``.
+    smem_bytes
+        Dynamic shared memory that a launch asks for.
+    """
+
+    name: str
+    source: Path
+    defines: Mapping[str, int]
+    symbol: str
+    smem_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +106,10 @@ class Program:
         ``det``: bitwise the same from run to run. ``nondet``: the order of a sum may differ.
     refuse
         Returns why the program cannot do a problem of its own op, architecture and output type, or None.
-    launch
-        Runs it.
+    prepare
+        Binds it to tensors; what that returns runs it.
+    builds
+        Every kernel that it may launch.
     """
 
     stem: str
@@ -81,7 +118,8 @@ class Program:
     arch: str
     out_dtype: OutDtype
     refuse: Callable[[Problem], str | None]
-    launch: Launch
+    prepare: Prepare
+    builds: Callable[[], tuple[Build, ...]]
 
     def why_not(self, problem: Problem) -> str | None:
         """Return why this program cannot do ``problem``, or None."""

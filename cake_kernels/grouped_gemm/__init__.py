@@ -164,5 +164,6 @@ def _run(call: Call, *, deterministic: bool) -> torch.Tensor:
         return reference.run(call)
     program = registry.find(call.problem(), "det" if deterministic else "nondet")
     out = call.output()
-    program.launch(call.a, call.b, call.offs, out, accumulate=call.accumulate)
+    launch = program.prepare(call.a, call.b, call.offs, out, accumulate=call.accumulate)
+    launch(torch.cuda.current_stream(out.device).cuda_stream)
     return out

@@ -1,5 +1,7 @@
 """Which program a CUDA call reaches. Fake tensors carry a CUDA device's name without the device."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -52,18 +54,26 @@ def test_on_cuda_the_program_gets_the_checked_tensors_and_the_output(fake_cuda, 
     def refuse(problem):
         problems.append(problem)
 
-    def launch(a, b, offs, out, *, accumulate):
-        launched.append((a, b, offs, out, accumulate))
+    def prepare(a, b, offs, out, *, accumulate):
+        return lambda stream: launched.append((a, b, offs, out, accumulate, stream))
 
     program = Program(
-        stem="p", op="wgrad", variant="det", arch="sm_90a", out_dtype="fp32", refuse=refuse, launch=launch
+        stem="p",
+        op="wgrad",
+        variant="det",
+        arch="sm_90a",
+        out_dtype="fp32",
+        refuse=refuse,
+        prepare=prepare,
+        builds=tuple,
     )
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77))
     monkeypatch.setattr(registry, "programs", lambda: (program,))
     g, x, offs = fake_cuda["g"], fake_cuda["x"], fake_cuda["offs"]
 
     out = grouped_gemm.wgrad(g, x, offs, out_dtype=torch.float32)
 
     assert [[id(t) for t in call[:4]] for call in launched] == [[id(g), id(x), id(offs), id(out)]]
-    assert launched[0][4] is False
+    assert launched[0][4:] == (False, 77)
     assert (out.dtype, tuple(out.shape), out.device.type) == (torch.float32, (2, 16, 8), "cuda")
     assert problems == [Problem(op="wgrad", out_dtype="fp32", arch="sm_90a", M=6, N=16, K=8, E=2, accumulate=False)]

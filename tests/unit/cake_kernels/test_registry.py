@@ -17,7 +17,14 @@ def _refuse(problem: Problem) -> str | None:
     return None if problem.K % 64 == 0 else f"needs K a multiple of 64, got {problem.K}"
 
 PROGRAM = Program(
-    stem="STEM", op="fwd", variant="det", arch="sm_90a", out_dtype="bf16", refuse=_refuse, launch=lambda *a, **k: None
+    stem="STEM",
+    op="fwd",
+    variant="det",
+    arch="sm_90a",
+    out_dtype="bf16",
+    refuse=_refuse,
+    prepare=lambda *args, **kwargs: None,
+    builds=tuple,
 )
 """
 
@@ -40,7 +47,8 @@ def program(**changes):
         arch="sm_90a",
         out_dtype="bf16",
         refuse=lambda problem: None,
-        launch=lambda *args, **kwargs: None,
+        prepare=lambda *args, **kwargs: None,
+        builds=tuple,
     )
     return replace(base, **changes)
 
