@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, median_low
 
 from harness.arms import Prepared
 from harness.devices import Device
@@ -16,6 +16,9 @@ from harness.monitor import ABNORMAL, Monitor
 from harness.orders import group_count, orders
 from harness.protocols.regimes import Regime
 from harness.timers import TimedCall, Timer
+
+CALIBRATION_CALLS = 3
+"""Calls from which the length of an arm's gap and of its wait are learned: their median."""
 
 CLOCK_TOLERANCE = 0.03
 """A group is measured again where an arm's clock is off the same arm's in the other groups by more than this."""
@@ -133,12 +136,21 @@ def _calibrated(name: str, arm: Prepared, session: Session) -> TimedCall:
     launch = _Named(name, arm.launch)
     launch()
     session.device.synchronize()
+    times = [_one_call(launch, session) for _ in range(CALIBRATION_CALLS)]
+    return TimedCall(
+        arm=name,
+        launch=launch,
+        gap_ns=median_low(done for _, done in times),
+        enqueue_ns=median_low(enqueued for enqueued, _ in times),
+    )
+
+
+def _one_call(launch: Callable[[], object], session: Session) -> tuple[int, int]:
     start = session.clock()
     launch()
     enqueued = session.clock()
     session.device.synchronize()
-    done = session.clock()
-    return TimedCall(arm=name, launch=launch, gap_ns=done - start, enqueue_ns=enqueued - start)
+    return enqueued - start, session.clock() - start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,14 @@ BLOCK_NS = 400_000_000
 SUSTAINED_CALL_NS = 2_000_000
 """Shortest call of a sustained row; a block of shorter ones would be mostly flush."""
 
+BOOST_ROUNDS = 3
+"""How often the arms of a group rotate in boost; an arm's value is the median of its calls."""
+
 DROPPED_SHARE = 3
 """One in three: the first third of a block is dropped, in which the clock settles."""
+
+HOST_AHEAD = 2
+"""How much faster than the device a host must enqueue to be trusted to stay ahead of it."""
 
 Energy = Callable[[], int | None]
 """Reads the energy used so far in millijoules, or None where nothing tells."""
@@ -47,18 +53,21 @@ class Boost:
     """Calls rotate one by one, each after an idle gap of about one call, so that the clock is what the board can do."""
 
     name: str = "boost"
+    rounds: int = BOOST_ROUNDS
 
     def why_not(self, call_ns: int) -> str:  # noqa: ARG002 - it takes any row
         """Take any row."""
         return ""
 
     def cost_ns(self, call_ns: float) -> float:
-        """Return a gap and a call."""
-        return 2 * call_ns
+        """Return a gap and a call for each round."""
+        return self.rounds * 2 * call_ns
 
     def measure(self, ordered: Sequence[TimedCall], timer: Timer, energy_mj: Energy) -> list[Sample]:  # noqa: ARG002
-        """Time each call once; the energy counter is too coarse for one call."""
-        return _all(timer.measure(ordered), ordered)
+        """Rotate; the energy counter is too coarse for one call."""
+        calls = list(ordered) * self.rounds
+        samples = _all(timer.measure(calls), calls)
+        return [block_sample(samples[place :: len(ordered)], joules=None) for place in range(len(ordered))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +96,15 @@ class Sustained:
 
     def _block(self, call: TimedCall, timer: Timer, energy_mj: Energy) -> Sample:
         calls = max(DROPPED_SHARE, -(-self.block_ns // call.gap_ns))
-        back_to_back = [replace(call, gap_ns=0)] * calls
+        first = replace(call, gap_ns=0)
+        # A host that needs less than half of the device's time stays ahead of it once it is.
+        ahead = HOST_AHEAD * call.enqueue_ns <= call.gap_ns
+        back_to_back = [first, *[replace(first, enqueue_ns=0) if ahead else first] * (calls - 1)]
         before = energy_mj()
         samples = _all(timer.measure(back_to_back), back_to_back)
         after = energy_mj()
         joules = (after - before) / 1000 / calls if before is not None and after is not None else None
-        return block_sample(samples, joules=joules)
+        return block_sample(samples, joules=joules, drop_third=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +131,8 @@ class Rotation:
         rounds = max(DROPPED_SHARE, -(-self.block_ns // slowest_ns))
         calls = [replace(call, gap_ns=0) for _ in range(rounds) for call in ordered]
         samples = _all(timer.measure(calls), calls)
-        return [block_sample(samples[place :: len(ordered)], joules=None) for place in range(len(ordered))]
+        places = range(len(ordered))
+        return [block_sample(samples[place :: len(ordered)], joules=None, drop_third=True) for place in places]
 
 
 def regime(spec: str) -> Regime:
@@ -138,12 +151,12 @@ def regime(spec: str) -> Regime:
     return known[spec]
 
 
-def block_sample(samples: Sequence[Sample], *, joules: float | None) -> Sample:
-    """Return the block's value: the median of all but its first third; invalid if one of those is.
+def block_sample(samples: Sequence[Sample], *, joules: float | None, drop_third: bool = False) -> Sample:
+    """Return the value of an arm's calls: the median of all, or of all but their first third; invalid if one is.
 
     The lower of two middle values, so that span, busy time and clock stay integers that were read.
     """
-    kept = samples[len(samples) // DROPPED_SHARE :]
+    kept = samples[len(samples) // DROPPED_SHARE :] if drop_third else samples
     for sample in kept:
         if sample.impossible():
             return replace(sample, calls=len(kept))

@@ -28,7 +28,8 @@ class TimedCall:
     gap_ns
         Idle time that the device is given before the call.
     enqueue_ns
-        Host time that the call needs to enqueue its work; the device must be busy for at least as long before it.
+        Host time that the call needs to enqueue its work; the device must be busy for at least as long before it. 0
+        where it is so anyhow, behind another call.
     """
 
     arm: str

@@ -83,16 +83,17 @@ class CudaEventTimer:
 
     def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
         """Time each call."""
-        pairs = [self._one(call) for call in calls]
+        cover = max(round(self._cover.get(call.arm, COVER) * (call.enqueue_ns + WAKE_NS)) for call in calls)
+        pairs = [self._one(call, cover) for call in calls]
         self._device.synchronize()
         return [self._sample(call, pair) for call, pair in zip(calls, pairs, strict=True)]
 
-    def _one(self, call: TimedCall) -> _Pair:
+    def _one(self, call: TimedCall, cover_ns: int) -> _Pair:
         start, end = self._event(), self._event()
         if call.gap_ns:
             self._device.synchronize()
             self._sleep(call.gap_ns / 1e9)
-        self._device.flush(cover_ns=round(self._cover.get(call.arm, COVER) * (call.enqueue_ns + WAKE_NS)))
+        self._device.flush(cover_ns=cover_ns if call.enqueue_ns else 0)
         start.record()
         call.launch()
         dry = start.query()

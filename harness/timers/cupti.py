@@ -142,8 +142,9 @@ class CuptiTimer:
 
     def _window(self, calls: Sequence[TimedCall]) -> tuple[list[Sample], list[Timed | Refused]]:
         """Run the calls in one window; return what each is as a sample, and as a verdict."""
+        cover = max(self._cover_ns(call) for call in calls)
         self._session.start()
-        readings = [self._one(index, call) for index, call in enumerate(calls)]
+        readings = [self._one(index, call, cover) for index, call in enumerate(calls)]
         trace = self._session.stop()
         places = range(len(calls))
         own = (Role.FLUSH,) if self._probe is None else (Role.FLUSH, Role.PROBE)
@@ -159,13 +160,19 @@ class CuptiTimer:
         self._record(calls, found, verdicts)
         return [self._sample(v, *r) for v, r in zip(verdicts, readings, strict=True)], verdicts
 
-    def _one(self, place: int, call: TimedCall) -> tuple[object, object]:
-        """Run one call; return the clock's readings before and after it."""
+    def _cover_ns(self, call: TimedCall) -> int:
+        return self._ledger.cover_ns.get(call.arm, math.ceil(COVER * call.enqueue_ns))
+
+    def _one(self, place: int, call: TimedCall, cover_ns: int) -> tuple[object, object]:
+        """Run one call; return the clock's readings before and after it.
+
+        All arms of a window wait as long as the one that needs it most: a wait is rest, and rest is clock.
+        """
         if call.gap_ns:
             self._device.synchronize()
             self._sleep(call.gap_ns / 1e9)
         with self._session.label(external_id(Role.FLUSH, place)):
-            self._device.flush(cover_ns=self._ledger.cover_ns.get(call.arm, math.ceil(COVER * call.enqueue_ns)))
+            self._device.flush(cover_ns=cover_ns if call.enqueue_ns else 0)
         before = self._read(place)
         with self._session.label(external_id(Role.CALL, place)):
             call.launch()

@@ -22,7 +22,7 @@ def measured(span_ns: Callable[[int, str], float], *arms: FakeArm, groups: int =
     operands = make_operands(CASE, seed=0, device=torch.device("cpu"))
     prepared = {arm.name: arm.prepare(CASE, operands) for arm in arms}
     session = Session(timer=FunctionTimer(span_ns), device=QuietDevice(), groups=groups)
-    return measure(prepared, Boost(), session, floor_ns=floor_ns, case_id=CASE.case_id)
+    return measure(prepared, Boost(rounds=1), session, floor_ns=floor_ns, case_id=CASE.case_id)
 
 
 def ratios(row: Measured, baseline: str, new: str) -> list[float]:
@@ -121,7 +121,7 @@ def test_a_usage_error_of_the_timer_is_not_taken_for_an_arms() -> None:
     session = Session(timer=timer, device=QuietDevice(), groups=6)
 
     with pytest.raises(UsageError, match="the script has no arm 'b'; it has a"):
-        measure(prepared, Boost(), session, floor_ns=1, case_id="x")
+        measure(prepared, Boost(rounds=1), session, floor_ns=1, case_id="x")
 
 
 def test_a_timer_that_fails_for_one_arm_of_three_leaves_no_mixed_group() -> None:
@@ -137,7 +137,7 @@ def test_a_timer_that_fails_for_one_arm_of_three_leaves_no_mixed_group() -> None
     prepared = {name: FakeArm(name).prepare(CASE, operands) for name in "abc"}
     session = Session(timer=LosesB(lambda index, arm: 1000), device=QuietDevice(), groups=6)
 
-    row = measure(prepared, Boost(), session, floor_ns=1, case_id="x")
+    row = measure(prepared, Boost(rounds=1), session, floor_ns=1, case_id="x")
 
     assert row.failures == {"b": "7 groups discarded, 2 accepted: lost"}
     groups = [set(row.samples.arm[2 * g : 2 * g + 2]) for g in range(row.n_groups)]
@@ -157,7 +157,7 @@ def test_a_timer_that_loses_a_sample_is_an_error() -> None:
     with pytest.raises(MeasurementError, match="1 samples for 2 calls"):
         measure(
             {name: FakeArm(name).prepare(CASE, operands) for name in "ab"},
-            Boost(),
+            Boost(rounds=1),
             Session(timer=Loses(lambda index, arm: 1000), device=QuietDevice(), groups=6),
             floor_ns=1,
             case_id="x",
@@ -185,7 +185,7 @@ def clocked(clock_mhz: Callable[[int, str], int], states: list[GroupState] | Non
     prepared = {name: FakeArm(name).prepare(CASE, operands) for name in "ab"}
     timer = Clocked(lambda index, arm: 1000 + index)
     session = Session(timer=timer, device=QuietDevice(), groups=6, monitor=Monitor())
-    return measure(prepared, Boost(), session, floor_ns=1, case_id=CASE.case_id)
+    return measure(prepared, Boost(rounds=1), session, floor_ns=1, case_id=CASE.case_id)
 
 
 def test_a_group_in_which_an_arms_clock_is_off_its_own_is_measured_again() -> None:

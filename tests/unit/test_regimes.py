@@ -30,13 +30,17 @@ def call(arm: str, gap_ns: int) -> TimedCall:
     return TimedCall(arm=arm, launch=lambda: None, gap_ns=gap_ns, enqueue_ns=10)
 
 
-def test_boost_times_each_arm_once_after_its_gap() -> None:
+def test_boost_rotates_one_by_one_after_a_gap_and_takes_the_median_of_its_rounds() -> None:
     timer = Recorder()
 
     samples = Boost().measure([call("a", 5), call("b", 7)], timer, lambda: None)
 
-    assert [[(c.arm, c.gap_ns) for c in asked] for asked in timer.asked] == [[("a", 5), ("b", 7)]]
-    assert [s.span_ns for s in samples] == [1000, 2000]
+    assert [[(c.arm, c.gap_ns) for c in asked] for asked in timer.asked] == [3 * [("a", 5), ("b", 7)]]
+    # Calls 1..6 us: a has 1, 3, 5, b 2, 4, 6.
+    assert [(s.span_ns, s.busy_ns, s.clock_mhz, s.calls) for s in samples] == [
+        (3000, 2700, 1502, 3),
+        (4000, 3600, 1503, 3),
+    ]
     assert Boost().why_not(1) == ""
 
 
@@ -47,6 +51,16 @@ def test_a_block_is_back_to_back_and_as_long_as_asked() -> None:
 
     assert [len(asked) for asked in timer.asked] == [43, 3]
     assert {c.gap_ns for asked in timer.asked for c in asked} == {0}
+
+
+@pytest.mark.parametrize(("enqueue_ns", "waits"), [(5, [5, 0, 0, 0]), (6, [6, 6, 6, 6])])
+def test_within_a_block_only_a_host_that_is_not_clearly_ahead_is_waited_for(enqueue_ns: int, waits: list[int]) -> None:
+    timer = Recorder()
+    slow = TimedCall(arm="a", launch=lambda: None, gap_ns=10, enqueue_ns=enqueue_ns)
+
+    Sustained(block_ns=40).measure([slow], timer, lambda: None)
+
+    assert [c.enqueue_ns for c in timer.asked[0]] == waits
 
 
 def test_a_block_drops_its_first_third_and_takes_the_median_of_the_rest() -> None:
@@ -81,10 +95,10 @@ def test_a_counter_that_stood_still_is_a_reading_and_one_that_fell_is_an_invalid
 def test_an_invalid_call_among_those_kept_makes_the_block_invalid(bad: float) -> None:
     kept = [Sample(span_ns=10), Sample(span_ns=bad, reason="lost"), Sample(span_ns=10), Sample(span_ns=10)]
 
-    block = block_sample([Sample(span_ns=1), Sample(span_ns=1), *kept], joules=None)
+    block = block_sample([Sample(span_ns=1), Sample(span_ns=1), *kept], joules=None, drop_third=True)
 
     assert block.reason == "lost"
-    assert block_sample([kept[1], *[Sample(span_ns=10)] * 5], joules=None).span_ns == 10
+    assert block_sample([kept[1], *[Sample(span_ns=10)] * 5], joules=None, drop_third=True).span_ns == 10
 
 
 def test_rows_under_two_milliseconds_are_boost_only() -> None:
@@ -97,7 +111,7 @@ def test_a_timer_that_loses_a_sample_is_an_error() -> None:
         def measure(self, calls: Sequence[TimedCall]) -> list[Sample]:
             return super().measure(calls)[1:]
 
-    with pytest.raises(MeasurementError, match="1 samples for 2 calls"):
+    with pytest.raises(MeasurementError, match="5 samples for 6 calls"):
         Boost().measure([call("a", 1), call("b", 1)], Loses(), lambda: None)
 
 
