@@ -32,8 +32,8 @@ COLD_SHARE = 0.5
 """Of the time that the bytes ask for: a short read reaches neither rate, the one of memory least of all."""
 
 DIRTY_SHARE = 0.125
-"""Of the time that writing the buffer's size takes: not every line that is driven out is dirty. On an H200 a quarter of it
-was seen, 1.3 to 1.5 us, where a read repeats to 0.1 us."""
+"""Of the time that writing the buffer's size takes: not every line that is driven out is dirty. On an H200 a quarter of
+it was seen, 1.3 to 1.5 us, where a read repeats to 0.1 us."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

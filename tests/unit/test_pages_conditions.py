@@ -212,7 +212,7 @@ def discarded_by_protocol(told: dict[int, Sample], *, hot: bool = False) -> tupl
     arms = {name: FakeArm(name).prepare(of, operands) for name in (NEW, T)}
     monitor = HotMonitor() if hot else None
     session = Session(timer=ToldTimer(told, usual=GOOD), device=QuietDevice(), groups=6, monitor=monitor)
-    return measure(arms, Boost(), session, floor_ns=10, case_id=of.case_id).discarded
+    return measure(arms, Boost(rounds=1), session, floor_ns=10, case_id=of.case_id).discarded
 
 
 @pytest.mark.parametrize(
