@@ -1,8 +1,9 @@
 """Group sizes <-> offs. The only place that fixes their form and checks it.
 
 ``offs`` is int32 [E], cumulative ends: expert e owns rows ``offs[e - 1]:offs[e]``, the first from row 0. This is what
-``torch._grouped_mm`` takes. Where a caller's offs are not monotone or leave the rows that there are, every program
-reads them as :func:`ends_within` does.
+``torch._grouped_mm`` takes. ``indptr`` is int32 [E + 1], a prefix: 0, then the ends; programs read ``indptr[1:]``.
+Where a caller's ends are not monotone or leave the rows that there are, every program reads them as
+:func:`ends_within` does. There may be no group at all: E = 0.
 """
 
 from __future__ import annotations
@@ -24,15 +25,13 @@ def ends_of(group_sizes: Sequence[int]) -> tuple[int, ...]:
     Raises
     ------
     ArgumentError
-        There is no group, a size is negative, or the sum does not fit int32.
+        A size is negative, or the sum does not fit int32.
     """
-    if not group_sizes:
-        raise ArgumentError("group_sizes must have at least one group, got none")
     for expert, size in enumerate(group_sizes):
         if size < 0:
             raise ArgumentError(f"group_sizes[{expert}] must be >= 0, got {size}")
     ends = tuple(accumulate(group_sizes))
-    if ends[-1] > MAX_ROWS:
+    if ends and ends[-1] > MAX_ROWS:
         raise ArgumentError(
             f"group_sizes must sum to at most {MAX_ROWS}, the most that int32 offs can name, got {ends[-1]}"
         )
@@ -81,9 +80,52 @@ def offs_from_sizes(group_sizes: torch.Tensor) -> torch.Tensor:
     """
     if group_sizes.dtype.is_floating_point or group_sizes.dtype in (torch.bool, torch.complex64, torch.complex128):
         raise ArgumentError(f"group_sizes must be of an integer type, got {group_sizes.dtype}")
-    if group_sizes.ndim != 1 or group_sizes.numel() == 0:
-        raise ArgumentError(f"group_sizes must have shape [E] with E >= 1, got {list(group_sizes.shape)}")
+    if group_sizes.ndim != 1:
+        raise ArgumentError(f"group_sizes must have shape [E], got {list(group_sizes.shape)}")
     return group_sizes.cumsum(0, dtype=torch.int32)
+
+
+def given_ends(
+    offs: torch.Tensor | None, indptr: torch.Tensor | None, *, device: torch.device, experts: int | None = None
+) -> torch.Tensor:
+    """Return the cumulative ends of a call that got either ``offs`` or ``indptr``. Values are not read.
+
+    Parameters
+    ----------
+    offs
+        int32 [E], contiguous, on ``device``; or None.
+    indptr
+        int32 [E + 1], contiguous, on ``device``; or None. Its first element stands for 0 and is never read.
+    experts
+        E, where something else than the ends says it.
+
+    Returns
+    -------
+    torch.Tensor
+        int32 [E]: ``offs`` itself, or ``indptr[1:]``, a view.
+
+    Raises
+    ------
+    ArgumentError
+        Not exactly one of the two is given, or it breaks a rule.
+    """
+    if offs is not None and indptr is None:
+        check_offs(offs, device=device, experts=experts)
+        return offs
+    if offs is not None or indptr is None:
+        raise ArgumentError(
+            "exactly one of offs, int32 [E], and indptr, int32 [E + 1], must be given, got"
+            f" {'neither' if offs is None else 'both'}; see cake_kernels.offsets for how to make one"
+        )
+    _check_form("indptr", indptr, "[E + 1]", device)
+    if not indptr.numel():
+        raise ArgumentError("indptr must have shape [E + 1], at least the 0 that it begins with, got [0]")
+    if experts is not None and indptr.numel() != experts + 1:
+        raise ArgumentError(
+            f"indptr must have a 0 and then one cumulative end for each of the E = {experts} experts of w,"
+            f" {experts + 1} in all, got {indptr.numel()}; ends without that 0 are passed as offs"
+        )
+    return indptr[1:]
 
 
 def check_offs(offs: torch.Tensor, *, device: torch.device, experts: int | None = None) -> None:
@@ -94,20 +136,24 @@ def check_offs(offs: torch.Tensor, *, device: torch.device, experts: int | None 
     ArgumentError
         A rule is broken.
     """
-    if not isinstance(offs, torch.Tensor):
-        raise ArgumentError(
-            f"offs must be a torch.Tensor, got {type(offs).__name__}; see cake_kernels.offsets for how to make one"
-        )
-    if offs.dtype != torch.int32:
-        raise ArgumentError(f"offs must be torch.int32, got {offs.dtype}; convert it with offs.to(torch.int32)")
-    if offs.ndim != 1 or offs.numel() == 0:
-        raise ArgumentError(f"offs must have shape [E] with E >= 1, got {list(offs.shape)}")
+    _check_form("offs", offs, "[E]", device)
     if experts is not None and offs.numel() != experts:
         raise ArgumentError(
             f"offs must have one cumulative end for each of the E = {experts} experts of w, got {offs.numel()};"
-            " a prefix that starts with 0 is passed without its first element"
+            " a prefix that starts with 0 is passed as indptr"
         )
-    if not offs.is_contiguous():
-        raise ArgumentError(f"offs must be contiguous, got stride {offs.stride()}; pass offs.contiguous()")
-    if offs.device != device:
-        raise ArgumentError(f"offs must be on the device of the other tensors, {device}, got {offs.device}")
+
+
+def _check_form(name: str, ends: torch.Tensor, form: str, device: torch.device) -> None:
+    if not isinstance(ends, torch.Tensor):
+        raise ArgumentError(
+            f"{name} must be a torch.Tensor, got {type(ends).__name__}; see cake_kernels.offsets for how to make one"
+        )
+    if ends.dtype != torch.int32:
+        raise ArgumentError(f"{name} must be torch.int32, got {ends.dtype}; convert it with {name}.to(torch.int32)")
+    if ends.ndim != 1:
+        raise ArgumentError(f"{name} must have shape {form}, got {list(ends.shape)}")
+    if not ends.is_contiguous():
+        raise ArgumentError(f"{name} must be contiguous, got stride {ends.stride()}; pass {name}.contiguous()")
+    if ends.device != device:
+        raise ArgumentError(f"{name} must be on the device of the other tensors, {device}, got {ends.device}")

@@ -1,4 +1,4 @@
-"""Ragged BF16 grouped GEMM: expert e owns a contiguous run of rows, named by ``offs``.
+"""Ragged BF16 grouped GEMM: expert e owns a contiguous run of rows, named by ``offs`` or ``indptr``.
 
 =========  ==========  ==========================  =====================
 function   formula     ragged along                output
@@ -8,39 +8,56 @@ dgrad      dX = G W    rows of G and dX            BF16 [M, K]
 wgrad      dW = Gᵀ X   the reduction               BF16 or FP32 [E, N, K]
 =========  ==========  ==========================  =====================
 
-BF16 inputs, FP32 accumulation, one rounding at the store (to nearest even). Groups may be empty, one row, anything.
+BF16 inputs, FP32 accumulation, one rounding at the store (to nearest even). Groups may be empty, one row, anything;
+there may be no rows (M = 0) and no experts (E = 0).
 
-``offs`` in all three
-    int32 [E], contiguous, on the device of the others, not written. Cumulative ends: expert e owns rows
-    ``offs[e - 1]:offs[e]``, the first from row 0. Values are read on the device; those that are not monotone or leave
-    0..M are read as their running maximum kept within 0..M, so that nothing outside the tensors is touched. Rows past
-    the last end belong to nobody.
+``offs`` or ``indptr`` in all three: exactly one, on the device of the others, contiguous, not written
+    ``offs``: int32 [E], cumulative ends: expert e owns rows ``offs[e - 1]:offs[e]``, the first from row 0.
+    ``indptr``: int32 [E + 1], a prefix: expert e owns rows ``indptr[e]:indptr[e + 1]``; ``indptr[0]`` stands for 0 and
+    is not read. Values are read on the device; ends that are not monotone or leave 0..M are read as their running
+    maximum kept within 0..M, so that nothing outside the tensors is touched. Rows past the last end belong to nobody.
 
 Layout in all three
     Unit stride along the last dimension; outer strides may be larger than what they step over (padding is neither read
-    nor written). The caller owns every tensor that it passes; ``out`` must not share memory with an input.
+    nor written). On CUDA base addresses and outer strides are multiples of 16 bytes. The caller owns every tensor that
+    it passes; ``out`` must not share memory with an input.
+
+``prepare_forward``, ``prepare_dgrad``, ``prepare_wgrad`` take the same arguments, check and bind them, and return what
+launches the call as often as wanted: :class:`Prepared`. The functions prepare and launch once.
 
 On a CPU the program is :mod:`.reference`, for both variants: bitwise the same from run to run with the same number
-of threads. On CUDA a program of :mod:`cake_kernels.registry` runs on the current stream; where none can do the call,
-that is an error and never another way of computing it. No gradient flows through these functions.
+of threads. On CUDA a program of :mod:`cake_kernels.registry` runs on the current stream of the tensors' device; where
+none can do the call, that is an error and never another way of computing it. No gradient flows through these functions,
+nor through the operators that :mod:`.ops` makes of them for torch.compile.
 """
 
 from __future__ import annotations
 
 import torch
 
-from .. import registry
-from . import reference
-from .call import Call, dgrad_call, forward_call, wgrad_call
+from . import ops, reference
+from .call import dgrad_call, forward_call, wgrad_call
+from .prepared import Prepared, prepare
 
-__all__ = ["dgrad", "forward", "reference", "wgrad"]
+__all__ = [
+    "Prepared",
+    "dgrad",
+    "forward",
+    "ops",
+    "prepare_dgrad",
+    "prepare_forward",
+    "prepare_wgrad",
+    "reference",
+    "wgrad",
+]
 
 
 def forward(
     x: torch.Tensor,
     w: torch.Tensor,
-    offs: torch.Tensor,
+    offs: torch.Tensor | None = None,
     *,
+    indptr: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
 ) -> torch.Tensor:
@@ -52,7 +69,7 @@ def forward(
         bf16 [M, K]. Read; rows past the last end are not, NaN there included.
     w
         bf16 [E, N, K]. Read.
-    offs
+    offs, indptr
         See :mod:`cake_kernels.grouped_gemm`.
     out
         bf16 [M, N], written whole: rows past the last end become exact zeros. ``None``: a new contiguous tensor.
@@ -71,14 +88,15 @@ def forward(
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    return _run(forward_call(x, w, offs, out), deterministic=deterministic)
+    return prepare(forward_call(x, w, offs, indptr, out), deterministic=deterministic).launch()
 
 
 def dgrad(
     g: torch.Tensor,
     w: torch.Tensor,
-    offs: torch.Tensor,
+    offs: torch.Tensor | None = None,
     *,
+    indptr: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
 ) -> torch.Tensor:
@@ -90,7 +108,7 @@ def dgrad(
         bf16 [M, N], the gradient of Y. Read; rows past the last end are not, NaN there included.
     w
         bf16 [E, N, K]. Read.
-    offs
+    offs, indptr
         See :mod:`cake_kernels.grouped_gemm`.
     out
         bf16 [M, K], written whole: rows past the last end become exact zeros. ``None``: a new contiguous tensor.
@@ -109,14 +127,15 @@ def dgrad(
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    return _run(dgrad_call(g, w, offs, out), deterministic=deterministic)
+    return prepare(dgrad_call(g, w, offs, indptr, out), deterministic=deterministic).launch()
 
 
 def wgrad(
     g: torch.Tensor,
     x: torch.Tensor,
-    offs: torch.Tensor,
+    offs: torch.Tensor | None = None,
     *,
+    indptr: torch.Tensor | None = None,
     out_dtype: torch.dtype = torch.bfloat16,
     accumulate: bool = False,
     out: torch.Tensor | None = None,
@@ -130,8 +149,8 @@ def wgrad(
         bf16 [M, N], the gradient of Y. Read; rows past the last end are not, NaN there included.
     x
         bf16 [M, K]. Read; rows past the last end are not, NaN there included.
-    offs
-        See :mod:`cake_kernels.grouped_gemm`; its length is E.
+    offs, indptr
+        See :mod:`cake_kernels.grouped_gemm`; the length says E.
     out_dtype
         ``torch.bfloat16`` or ``torch.float32``.
     accumulate
@@ -155,15 +174,47 @@ def wgrad(
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    call = wgrad_call(g, x, offs, out, out_dtype=out_dtype, accumulate=accumulate)
-    return _run(call, deterministic=deterministic)
+    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate)
+    return prepare(call, deterministic=deterministic).launch()
 
 
-def _run(call: Call, *, deterministic: bool) -> torch.Tensor:
-    if call.a.device.type == "cpu":
-        return reference.run(call)
-    program = registry.find(call.problem(), "det" if deterministic else "nondet")
-    out = call.output()
-    launch = program.prepare(call.a, call.b, call.offs, out, accumulate=call.accumulate)
-    launch(torch.cuda.current_stream(out.device).cuda_stream)
-    return out
+def prepare_forward(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    *,
+    indptr: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+    deterministic: bool = True,
+) -> Prepared:
+    """Check and bind the arguments of :func:`forward`; its contract, errors included, holds for every launch."""
+    return prepare(forward_call(x, w, offs, indptr, out), deterministic=deterministic)
+
+
+def prepare_dgrad(
+    g: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    *,
+    indptr: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+    deterministic: bool = True,
+) -> Prepared:
+    """Check and bind the arguments of :func:`dgrad`; its contract, errors included, holds for every launch."""
+    return prepare(dgrad_call(g, w, offs, indptr, out), deterministic=deterministic)
+
+
+def prepare_wgrad(
+    g: torch.Tensor,
+    x: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    *,
+    indptr: torch.Tensor | None = None,
+    out_dtype: torch.dtype = torch.bfloat16,
+    accumulate: bool = False,
+    out: torch.Tensor | None = None,
+    deterministic: bool = True,
+) -> Prepared:
+    """Check and bind the arguments of :func:`wgrad`; its contract holds for every launch, each of which accumulates."""
+    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate)
+    return prepare(call, deterministic=deterministic)

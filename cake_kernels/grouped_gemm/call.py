@@ -11,10 +11,15 @@ import torch
 
 from ..device import facts
 from ..errors import ArgumentError
-from ..offsets import MAX_ROWS, check_offs
+from ..offsets import MAX_ROWS, given_ends
 from ..registry import Op, OutDtype, Problem
 
+ALIGNMENT_BYTES = 16
+"""What base addresses and outer strides are multiples of on CUDA."""
+
 _OUT_DTYPES: dict[torch.dtype, OutDtype] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+_OPERANDS: dict[Op, tuple[str, str]] = {"fwd": ("x", "w"), "dgrad": ("g", "w"), "wgrad": ("g", "x")}
+_OUT_FORMS: dict[Op, str] = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N, K]"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +30,8 @@ class Call:
     ----------
     a, b
         x and w (fwd), g and w (dgrad), g and x (wgrad).
+    offs
+        int32 [E], cumulative ends: the caller's offs, or a view of the caller's indptr.
     out
         The caller's output; ``None`` asks for a new one.
     M, N, K, E
@@ -67,33 +74,65 @@ class Call:
             accumulate=self.accumulate,
         )
 
+    def check_alignment(self) -> None:
+        """Refuse what no CUDA program can address. A CPU has no such rule.
 
-def forward_call(x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, out: torch.Tensor | None) -> Call:
+        Raises
+        ------
+        ArgumentError
+            A base address, or the outer stride of a dimension of more than one element, is not a multiple of
+            :data:`ALIGNMENT_BYTES`.
+        """
+        for name, tensor in zip((*_OPERANDS[self.op], "out"), (self.a, self.b, self.out), strict=True):
+            if tensor is not None and tensor.numel():
+                _check_alignment(name, tensor)
+
+
+def forward_call(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor | None,
+    indptr: torch.Tensor | None,
+    out: torch.Tensor | None,
+) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.forward`."""
     _check_operand("x", x, "[M, K]")
     _check_operand("w", w, "[E, N, K]")
     (M, K), (E, N, _) = x.shape, w.shape
-    _check_size("w.shape[2]", w.shape[2], f"K = {K}, the columns of x", K)
-    call = Call(op="fwd", a=x, b=w, offs=offs, out=out, out_dtype=torch.bfloat16, accumulate=False, M=M, N=N, K=K, E=E)
-    return _checked(call, names=("x", "w"))
+    if w.shape[2] != K:
+        raise ArgumentError(f"w.shape[2] must be K = {K}, the columns of x, got {w.shape[2]}")
+    _check_devices("fwd", x, w)
+    ends = given_ends(offs, indptr, device=x.device, experts=E)
+    call = Call(op="fwd", a=x, b=w, offs=ends, out=out, out_dtype=torch.bfloat16, accumulate=False, M=M, N=N, K=K, E=E)
+    return _checked(call)
 
 
-def dgrad_call(g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, out: torch.Tensor | None) -> Call:
+def dgrad_call(
+    g: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor | None,
+    indptr: torch.Tensor | None,
+    out: torch.Tensor | None,
+) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.dgrad`."""
     _check_operand("g", g, "[M, N]")
     _check_operand("w", w, "[E, N, K]")
     (M, N), (E, _, K) = g.shape, w.shape
-    _check_size("w.shape[1]", w.shape[1], f"N = {N}, the columns of g", N)
+    if w.shape[1] != N:
+        raise ArgumentError(f"w.shape[1] must be N = {N}, the columns of g, got {w.shape[1]}")
+    _check_devices("dgrad", g, w)
+    ends = given_ends(offs, indptr, device=g.device, experts=E)
     call = Call(
-        op="dgrad", a=g, b=w, offs=offs, out=out, out_dtype=torch.bfloat16, accumulate=False, M=M, N=N, K=K, E=E
+        op="dgrad", a=g, b=w, offs=ends, out=out, out_dtype=torch.bfloat16, accumulate=False, M=M, N=N, K=K, E=E
     )
-    return _checked(call, names=("g", "w"))
+    return _checked(call)
 
 
 def wgrad_call(
     g: torch.Tensor,
     x: torch.Tensor,
-    offs: torch.Tensor,
+    offs: torch.Tensor | None,
+    indptr: torch.Tensor | None,
     out: torch.Tensor | None,
     *,
     out_dtype: torch.dtype,
@@ -109,41 +148,48 @@ def wgrad_call(
             "accumulate=True must come with out=, the tensor that the gradient is added to, got out=None"
         )
     (M, N), (_, K) = g.shape, x.shape
-    _check_size("x.shape[0]", x.shape[0], f"M = {M}, the rows of g", M)
-    check_offs(offs, device=g.device)  # before the others' turn: here E is known from offs alone
-    E = offs.numel()
+    if x.shape[0] != M:
+        raise ArgumentError(f"x.shape[0] must be M = {M}, the rows of g, got {x.shape[0]}")
+    _check_devices("wgrad", g, x)
+    ends = given_ends(offs, indptr, device=g.device)
+    E = ends.numel()
     call = Call(
-        op="wgrad", a=g, b=x, offs=offs, out=out, out_dtype=out_dtype, accumulate=accumulate, M=M, N=N, K=K, E=E
+        op="wgrad", a=g, b=x, offs=ends, out=out, out_dtype=out_dtype, accumulate=accumulate, M=M, N=N, K=K, E=E
     )
-    return _checked(call, names=("g", "x"))
+    return _checked(call)
 
 
-def _checked(call: Call, *, names: tuple[str, str]) -> Call:
-    device = call.a.device
-    if device.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"{names[0]} must be on a CPU or a CUDA device, got {device}")
-    if call.b.device != device:
-        raise ArgumentError(f"{names[1]} must be on the device of {names[0]}, {device}, got {call.b.device}")
-    for name, value in (("N", call.N), ("K", call.K), ("E", call.E)):
+def _checked(call: Call) -> Call:
+    for name, value in (("N", call.N), ("K", call.K)):
         if value < 1:
             raise ArgumentError(f"{name} must be >= 1, got {value}")
     if call.M > MAX_ROWS:
         raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {call.M}")
-    check_offs(call.offs, device=device, experts=call.E)
     if call.out is not None:
-        _check_out(call, call.out, names)
+        _check_out(call, call.out)
     return call
 
 
-def _check_out(call: Call, out: torch.Tensor, names: tuple[str, str]) -> None:
-    form = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N, K]"}[call.op]
+def _check_devices(op: Op, a: torch.Tensor, b: torch.Tensor) -> None:
+    if a.device.type not in ("cpu", "cuda"):
+        raise ArgumentError(f"{_OPERANDS[op][0]} must be on a CPU or a CUDA device, got {a.device}")
+    if b.device != a.device:
+        name_a, name_b = _OPERANDS[op]
+        raise ArgumentError(f"{name_b} must be on the device of {name_a}, {a.device}, got {b.device}")
+
+
+def _check_out(call: Call, out: torch.Tensor) -> None:
+    name_a, name_b = _OPERANDS[call.op]
+    form = _OUT_FORMS[call.op]
     _check_operand("out", out, form, dtype=call.out_dtype)
     if tuple(out.shape) != call.out_shape:
         raise ArgumentError(f"out must have shape {form} = {list(call.out_shape)}, got {list(out.shape)}")
     if out.device != call.a.device:
-        raise ArgumentError(f"out must be on the device of {names[0]}, {call.a.device}, got {out.device}")
-    for name, tensor in zip((*names, "offs"), (call.a, call.b, call.offs), strict=True):
-        if _share_addresses(out, tensor):
+        raise ArgumentError(f"out must be on the device of {name_a}, {call.a.device}, got {out.device}")
+    written = _addresses(out)
+    for name, tensor in ((name_a, call.a), (name_b, call.b), ("offs (or indptr)", call.offs)):
+        read = _addresses(tensor)
+        if max(written.start, read.start) < min(written.stop, read.stop):
             raise ArgumentError(
                 f"out must not share memory with {name}, which is read while out is written; pass another tensor"
             )
@@ -156,21 +202,18 @@ def _check_operand(name: str, tensor: torch.Tensor, form: str, dtype: torch.dtyp
         raise ArgumentError(f"{name} must have shape {form}, got {list(tensor.shape)}")
     if tensor.dtype != dtype:
         raise ArgumentError(f"{name} must be {dtype}, got {tensor.dtype}; nothing is cast here")
-    if tensor.layout != torch.strided or not _rows_are_apart(tensor):
+    if tensor.layout != torch.strided:
+        raise ArgumentError(f"{name} must have the layout torch.strided, got {tensor.layout}; pass {name}.to_dense()")
+    if not _rows_are_apart(tensor):
         raise ArgumentError(
             f"{name} must have unit stride along its last dimension and rows that do not overlap, got strides"
             f" {tuple(tensor.stride())} for shape {list(tensor.shape)}; pass {name}.contiguous()"
         )
 
 
-def _check_size(what: str, value: int, must: str, expected: int) -> None:
-    if value != expected:
-        raise ArgumentError(f"{what} must be {must}, got {value}")
-
-
 def _rows_are_apart(tensor: torch.Tensor) -> bool:
     """Whether the last dimension is contiguous and each outer one steps over all of the inner ones; padding is fine."""
-    if tensor.numel() == 0:
+    if tensor.is_contiguous():
         return True
     extent = 1
     for dim in reversed(range(tensor.ndim)):
@@ -183,13 +226,26 @@ def _rows_are_apart(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _share_addresses(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the spans from first to last byte meet; interleaved columns of one buffer count as shared."""
-    if one.device != other.device or not one.numel() or not other.numel():
-        return False
-    return one.data_ptr() < _end(other) and other.data_ptr() < _end(one)
+def _check_alignment(name: str, tensor: torch.Tensor) -> None:
+    if past := tensor.data_ptr() % ALIGNMENT_BYTES:
+        raise ArgumentError(
+            f"{name} must begin at a multiple of {ALIGNMENT_BYTES} bytes on CUDA, got an address {past} bytes past one;"
+            " a new tensor begins at one, a view into another may not"
+        )
+    unit = ALIGNMENT_BYTES // tensor.element_size()
+    for size, stride in zip(tensor.shape[:-1], tensor.stride(), strict=False):
+        if size > 1 and stride % unit:
+            raise ArgumentError(
+                f"{name} must have outer strides that are multiples of {ALIGNMENT_BYTES} bytes on CUDA, {unit} elements"
+                f" of {tensor.dtype}, got strides {tuple(tensor.stride())} for shape {list(tensor.shape)};"
+                " pad its rows to such a stride"
+            )
 
 
-def _end(tensor: torch.Tensor) -> int:
+def _addresses(tensor: torch.Tensor) -> range:
+    """Return the bytes from the first to the last element, those between its rows included."""
+    begin = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return range(begin, begin + tensor.nbytes)
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return range(begin, begin + (last + 1) * tensor.element_size())

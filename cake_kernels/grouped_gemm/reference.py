@@ -22,33 +22,50 @@ from ..offsets import ends_within
 from .call import Call, dgrad_call, forward_call, wgrad_call
 
 
-def forward(x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+def forward(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    *,
+    indptr: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Compute Y = X Wᵀ; the contract of :func:`cake_kernels.grouped_gemm.forward` on any device."""
-    return run(forward_call(x, w, offs, out))
+    call = forward_call(x, w, offs, indptr, out)
+    return run(call, call.output())
 
 
-def dgrad(g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+def dgrad(
+    g: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    *,
+    indptr: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Compute dX = G W; the contract of :func:`cake_kernels.grouped_gemm.dgrad` on any device."""
-    return run(dgrad_call(g, w, offs, out))
+    call = dgrad_call(g, w, offs, indptr, out)
+    return run(call, call.output())
 
 
 def wgrad(
     g: torch.Tensor,
     x: torch.Tensor,
-    offs: torch.Tensor,
+    offs: torch.Tensor | None = None,
     *,
+    indptr: torch.Tensor | None = None,
     out_dtype: torch.dtype = torch.bfloat16,
     accumulate: bool = False,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Compute dW = Gᵀ X; the contract of :func:`cake_kernels.grouped_gemm.wgrad` on any device."""
-    return run(wgrad_call(g, x, offs, out, out_dtype=out_dtype, accumulate=accumulate))
+    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate)
+    return run(call, call.output())
 
 
 @torch.no_grad()
-def run(call: Call) -> torch.Tensor:
-    """Compute a checked call into its output and return that."""
-    out = call.output()
+def run(call: Call, out: torch.Tensor) -> torch.Tensor:
+    """Compute a checked call into ``out``, of the call's output form, and return that."""
     if call.op == "wgrad":
         _wgrad(call, out)
     else:

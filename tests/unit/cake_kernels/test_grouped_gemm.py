@@ -114,6 +114,76 @@ def test_each_group_is_the_group_alone(sizes, past, N, K):
         assert torch.equal(dw[e], torch.mm(ge.t(), xe).to(BF16))
 
 
+def padded(values, pad):
+    """The same values at rows, and experts, that are ``pad`` elements further apart; what lies between holds 7."""
+    *outer, columns = values.shape
+    wide = torch.full((*outer, columns + pad), 7.0, dtype=values.dtype)
+    wide[..., :columns] = values
+    return wide[..., :columns], wide[..., columns:]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    ends=st.lists(st.integers(-3, 14), max_size=5),
+    M=st.integers(0, 11),
+    N=st.integers(1, 9),
+    K=st.integers(1, 9),
+    pad=st.integers(0, 3),
+    unread=st.integers(-(2**31), 2**31 - 1),
+    as_indptr=st.booleans(),
+)
+def test_any_ends_any_rows_any_padding_give_what_a_loop_gives(ends, M, N, K, pad, unread, as_indptr):
+    E, read = len(ends), ends_within(ends, M)
+    x, w, g = randn(M, K, seed=1), randn(E, N, K, seed=2), randn(M, N, seed=3)
+    past = read[-1] if read else 0
+    y64, dx64, dw64 = fp64(x, w, g, read)
+    x[past:], g[past:] = math.nan, math.nan
+    (x, _), (w, _), (g, _) = padded(x, pad), padded(w, pad), padded(g, pad)
+    (y, y_pad), (dx, dx_pad), (dw, dw_pad) = (padded(torch.full_like(t, math.nan), pad) for t in (g, x, w))
+    if as_indptr:
+        groups = {"indptr": torch.tensor([unread, *ends], dtype=torch.int32)}
+    else:
+        groups = {"offs": torch.tensor(ends, dtype=torch.int32)}
+
+    grouped_gemm.forward(x, w, **groups, out=y)
+    grouped_gemm.dgrad(g, w, **groups, out=dx)
+    grouped_gemm.wgrad(g, x, **groups, out=dw)
+
+    torch.testing.assert_close(y.double(), y64, **CLOSE)
+    torch.testing.assert_close(dx.double(), dx64, **CLOSE)
+    torch.testing.assert_close(dw.double(), dw64, **CLOSE)
+    assert not y[past:].any()
+    assert not dx[past:].any()
+    assert all(bool((t == 7).all()) for t in (y_pad, dx_pad, dw_pad))
+
+
+def test_without_rows_y_and_dx_are_empty_and_dw_is_zeros():
+    x, w, g, offs = inputs((0, 0))
+    dw = torch.full_like(w, math.nan)
+
+    assert grouped_gemm.forward(x, w, offs).shape == (0, 24)
+    assert grouped_gemm.dgrad(g, w, offs).shape == (0, 40)
+    assert torch.equal(grouped_gemm.wgrad(g, x, offs, out=dw), torch.zeros(2, 24, 40, dtype=BF16))
+
+
+def test_without_rows_an_accumulating_call_leaves_every_bit():
+    x, w, g, offs = inputs((0, 0))
+    dw = torch.full_like(w, -0.0)
+
+    grouped_gemm.wgrad(g, x, offs, accumulate=True, out=dw)
+
+    assert dw.signbit().all()
+
+
+def test_without_experts_every_row_is_nobodys_and_dw_is_empty():
+    x, w, g, offs = inputs((), past=5)
+
+    assert torch.equal(grouped_gemm.forward(x, w, offs), torch.zeros(5, 24, dtype=BF16))
+    assert torch.equal(grouped_gemm.dgrad(g, w, offs), torch.zeros(5, 40, dtype=BF16))
+    assert grouped_gemm.wgrad(g, x, offs).shape == (0, 24, 40)
+    assert torch.equal(grouped_gemm.forward(x, w, indptr=torch.zeros(1, dtype=torch.int32)), torch.zeros(5, 24))
+
+
 @pytest.mark.parametrize("ends", [(5, 2, 8), (-3, 4, 99), (99, 1, 2), (-1, -2, -3), (0, 0, 10)])
 def test_broken_offs_are_read_as_their_running_maximum_within_the_rows(ends):
     x, w, g = randn(10, 40, seed=1), randn(3, 24, 40, seed=2), randn(10, 24, seed=3)

@@ -54,7 +54,15 @@ BROKEN = {
         lambda: grouped_gemm.forward(X.to("meta"), W.to("meta"), OFFS.to("meta")),
         "x must be on a CPU or a CUDA device, got meta",
     ),
-    "no experts": (lambda: grouped_gemm.forward(X, bf16(0, 16, 8), OFFS), "E must be >= 1, got 0"),
+    "x sparse": (
+        lambda: grouped_gemm.forward(X.to_sparse(), W, OFFS),
+        "x must have the layout torch.strided, got torch.sparse_coo; pass x.to_dense()",
+    ),
+    "no experts but ends": (
+        lambda: grouped_gemm.forward(X, bf16(0, 16, 8), OFFS),
+        "offs must have one cumulative end for each of the E = 0 experts of w, got 2;"
+        " a prefix that starts with 0 is passed as indptr",
+    ),
     "N 0": (lambda: grouped_gemm.forward(X, bf16(2, 0, 8), OFFS), "N must be >= 1, got 0"),
     "K 0": (lambda: grouped_gemm.forward(bf16(6, 0), bf16(2, 16, 0), OFFS), "K must be >= 1, got 0"),
     "offs int64": (
@@ -64,7 +72,22 @@ BROKEN = {
     "offs a prefix": (
         lambda: grouped_gemm.forward(X, W, int32(0, 2, 6)),
         "offs must have one cumulative end for each of the E = 2 experts of w, got 3;"
-        " a prefix that starts with 0 is passed without its first element",
+        " a prefix that starts with 0 is passed as indptr",
+    ),
+    "indptr without its 0": (
+        lambda: grouped_gemm.dgrad(G, W, indptr=OFFS),
+        "indptr must have a 0 and then one cumulative end for each of the E = 2 experts of w, 3 in all, got 2;"
+        " ends without that 0 are passed as offs",
+    ),
+    "neither offs nor indptr": (
+        lambda: grouped_gemm.forward(X, W),
+        "exactly one of offs, int32 [E], and indptr, int32 [E + 1], must be given, got neither;"
+        " see cake_kernels.offsets for how to make one",
+    ),
+    "offs and indptr": (
+        lambda: grouped_gemm.wgrad(G, X, OFFS, indptr=int32(0, 2, 6)),
+        "exactly one of offs, int32 [E], and indptr, int32 [E + 1], must be given, got both;"
+        " see cake_kernels.offsets for how to make one",
     ),
     "out shape": (
         lambda: grouped_gemm.forward(X, W, OFFS, out=bf16(6, 15)),
@@ -97,6 +120,22 @@ BROKEN = {
     "out_dtype fp16": (
         lambda: grouped_gemm.wgrad(G, X, OFFS, out_dtype=torch.float16),
         "out_dtype must be torch.bfloat16 or torch.float32, got torch.float16",
+    ),
+    "prepared x fp32": (
+        lambda: grouped_gemm.prepare_forward(X.float(), W, OFFS),
+        "x must be torch.bfloat16, got torch.float32; nothing is cast here",
+    ),
+    "prepared g other N": (
+        lambda: grouped_gemm.prepare_dgrad(bf16(6, 15), W, OFFS),
+        "w.shape[1] must be N = 15, the columns of g, got 16",
+    ),
+    "prepared out_dtype fp16": (
+        lambda: grouped_gemm.prepare_wgrad(G, X, OFFS, out_dtype=torch.float16),
+        "out_dtype must be torch.bfloat16 or torch.float32, got torch.float16",
+    ),
+    "operator x fp32": (
+        lambda: torch.ops.cake_kernels.forward(X.float(), W, OFFS),
+        "x must be torch.bfloat16, got torch.float32; nothing is cast here",
     ),
     "accumulate into nothing": (
         lambda: grouped_gemm.wgrad(G, X, OFFS, accumulate=True),
@@ -135,6 +174,20 @@ def test_an_output_in_an_inputs_memory_is_refused(name):
     assert str(caught.value) == (
         f"out must not share memory with {name}, which is read while out is written; pass another tensor"
     )
+
+
+def test_an_output_in_the_memory_of_the_ends_is_refused():
+    buffer = torch.zeros(2 * 16 * 8 + 3, dtype=torch.int32)
+    out = buffer[:-3].view(torch.float32).view(2, 16, 8)
+
+    with pytest.raises(ArgumentError) as caught:
+        grouped_gemm.wgrad(G, X, indptr=buffer[-5:-2], out_dtype=torch.float32, out=out)
+    behind_out = grouped_gemm.wgrad(G, X, indptr=buffer[-3:], out_dtype=torch.float32, out=out)
+
+    assert str(caught.value) == (
+        "out must not share memory with offs (or indptr), which is read while out is written; pass another tensor"
+    )
+    assert behind_out is out
 
 
 def test_neighbouring_parts_of_one_buffer_are_apart():

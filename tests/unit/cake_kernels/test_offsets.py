@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cake_kernels.errors import ArgumentError
-from cake_kernels.offsets import MAX_ROWS, check_offs, ends_of, ends_within, offs_from_sizes, sizes_of
+from cake_kernels.offsets import MAX_ROWS, check_offs, ends_of, ends_within, given_ends, offs_from_sizes, sizes_of
 
 CPU = torch.device("cpu")
 
@@ -17,7 +17,12 @@ def test_sizes_invert_ends():
     assert sizes_of((0, 3, 3, 8, 8)) == (0, 3, 0, 5, 0)
 
 
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=40))
+def test_no_group_has_no_ends_and_no_sizes():
+    assert ends_of([]) == sizes_of(()) == ends_within((), 8) == ()
+    assert offs_from_sizes(torch.zeros(0, dtype=torch.int64)).tolist() == []
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40))
 def test_ends_and_sizes_are_inverses_for_any_sizes(sizes):
     assert sizes_of(ends_of(sizes)) == tuple(sizes)
 
@@ -62,7 +67,6 @@ def test_offs_from_sizes_pass_their_own_check():
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ([], "group_sizes must have at least one group, got none"),
         ([3, -2], "group_sizes[1] must be >= 0, got -2"),
         (
             [MAX_ROWS, 1],
@@ -89,8 +93,7 @@ def test_falling_ends_have_no_sizes():
     [
         (torch.tensor([1.0]), "group_sizes must be of an integer type, got torch.float32"),
         (torch.tensor([True]), "group_sizes must be of an integer type, got torch.bool"),
-        (torch.tensor([[1]]), "group_sizes must have shape [E] with E >= 1, got [1, 1]"),
-        (torch.tensor([], dtype=torch.int64), "group_sizes must have shape [E] with E >= 1, got [0]"),
+        (torch.tensor([[1]]), "group_sizes must have shape [E], got [1, 1]"),
     ],
 )
 def test_size_tensors_of_another_form_are_refused(sizes, message):
@@ -105,11 +108,11 @@ def test_size_tensors_of_another_form_are_refused(sizes, message):
     [
         ([3], "offs must be a torch.Tensor, got list; see cake_kernels.offsets for how to make one"),
         (torch.tensor([3, 3]), "offs must be torch.int32, got torch.int64; convert it with offs.to(torch.int32)"),
-        (torch.zeros(2, 1, dtype=torch.int32), "offs must have shape [E] with E >= 1, got [2, 1]"),
+        (torch.zeros(2, 1, dtype=torch.int32), "offs must have shape [E], got [2, 1]"),
         (
             torch.zeros(3, dtype=torch.int32),
             "offs must have one cumulative end for each of the E = 2 experts of w, got 3;"
-            " a prefix that starts with 0 is passed without its first element",
+            " a prefix that starts with 0 is passed as indptr",
         ),
         (
             torch.zeros(4, dtype=torch.int32)[::2],
@@ -124,5 +127,61 @@ def test_size_tensors_of_another_form_are_refused(sizes, message):
 def test_offs_of_another_form_are_refused_with_rule_and_value(offs, message):
     with pytest.raises(ArgumentError) as caught:
         check_offs(offs, device=CPU, experts=2)
+
+    assert str(caught.value) == message
+
+
+def test_offs_are_taken_as_they_are_and_indptr_without_its_first_element_in_the_same_memory():
+    offs, indptr = torch.tensor([2, 5], dtype=torch.int32), torch.tensor([0, 2, 5], dtype=torch.int32)
+
+    from_indptr = given_ends(None, indptr, device=CPU, experts=2)
+
+    assert given_ends(offs, None, device=CPU, experts=2) is offs
+    assert from_indptr.tolist() == [2, 5]
+    assert from_indptr.data_ptr() == indptr.data_ptr() + 4
+
+
+@pytest.mark.parametrize(
+    ("offs", "indptr", "got"),
+    [(None, None, "neither"), (torch.zeros(2, dtype=torch.int32), torch.zeros(3, dtype=torch.int32), "both")],
+)
+def test_exactly_one_of_offs_and_indptr_is_given(offs, indptr, got):
+    with pytest.raises(ArgumentError) as caught:
+        given_ends(offs, indptr, device=CPU)
+
+    assert str(caught.value) == (
+        f"exactly one of offs, int32 [E], and indptr, int32 [E + 1], must be given, got {got};"
+        " see cake_kernels.offsets for how to make one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("indptr", "message"),
+    [
+        ([0, 3], "indptr must be a torch.Tensor, got list; see cake_kernels.offsets for how to make one"),
+        (torch.tensor([0, 3]), "indptr must be torch.int32, got torch.int64; convert it with indptr.to(torch.int32)"),
+        (torch.zeros(3, 1, dtype=torch.int32), "indptr must have shape [E + 1], got [3, 1]"),
+        (
+            torch.zeros(0, dtype=torch.int32),
+            "indptr must have shape [E + 1], at least the 0 that it begins with, got [0]",
+        ),
+        (
+            torch.zeros(2, dtype=torch.int32),
+            "indptr must have a 0 and then one cumulative end for each of the E = 2 experts of w, 3 in all, got 2;"
+            " ends without that 0 are passed as offs",
+        ),
+        (
+            torch.zeros(6, dtype=torch.int32)[::2],
+            "indptr must be contiguous, got stride (2,); pass indptr.contiguous()",
+        ),
+        (
+            torch.zeros(3, dtype=torch.int32, device="meta"),
+            "indptr must be on the device of the other tensors, cpu, got meta",
+        ),
+    ],
+)
+def test_indptr_of_another_form_is_refused_with_rule_and_value(indptr, message):
+    with pytest.raises(ArgumentError) as caught:
+        given_ends(None, indptr, device=CPU, experts=2)
 
     assert str(caught.value) == message

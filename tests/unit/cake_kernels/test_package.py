@@ -18,7 +18,10 @@ def test_the_version_is_that_of_the_installed_distribution_or_unknown():
 
 
 def test_grouped_gemm_is_reached_from_the_package():
-    assert sorted(cake_kernels.grouped_gemm.__all__) == ["dgrad", "forward", "reference", "wgrad"]
+    assert sorted(cake_kernels.grouped_gemm.__all__) == [
+        "Prepared", "dgrad", "forward", "ops", "prepare_dgrad", "prepare_forward", "prepare_wgrad", "reference",
+        "wgrad",
+    ]  # fmt: skip
 
 
 def test_an_unknown_attribute_is_an_attribute_error():

@@ -1,0 +1,113 @@
+"""Prepared: a call that is checked and bound once, and launched as often as wanted.
+
+The functions of :mod:`cake_kernels.grouped_gemm` prepare and launch once. They take this way rather than that of the
+torch operators in :mod:`.ops`, so that their errors are ours also where an argument is no tensor, and a call costs no
+dispatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+
+import torch
+
+from .. import registry
+from . import reference
+from .call import Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Prepared:
+    """A call bound to its tensors; made by the ``prepare_`` functions of :mod:`cake_kernels.grouped_gemm`.
+
+    Stands while the addresses, shapes and strides of its tensors do. Their values may change in place between
+    launches, those of ``offs`` or ``indptr`` too. One thread at a time may use it.
+
+    Attributes
+    ----------
+    out
+        What each launch writes, and with ``accumulate`` adds to: the caller's output, or one of its own.
+    inputs
+        The tensors that a launch reads; held here, so that they stay allocated.
+    enqueue
+        Writes ``out``: see :meth:`launch`.
+    """
+
+    out: torch.Tensor
+    inputs: tuple[torch.Tensor, ...]
+    enqueue: Callable[[], object]
+
+    def launch(self) -> torch.Tensor:
+        """Compute ``out`` on the current stream of its device, and return it.
+
+        On CUDA this allocates nothing, checks nothing, never waits for the device, and may be captured in a CUDA
+        graph. On a CPU it is the reference, which has computed ``out`` when it returns.
+
+        Raises
+        ------
+        DriverError
+            The driver refuses the launch, or an earlier kernel has failed and this is the first call to hear of it.
+        """
+        self.enqueue()
+        return self.out
+
+
+def prepare(call: Call, *, deterministic: bool) -> Prepared:
+    """Bind a checked call to the program of its device.
+
+    Raises
+    ------
+    ArgumentError
+        A tensor is aligned as no CUDA program can address it.
+    NoProgramError
+        No program can do the call on this device; the message has each program's reason.
+    """
+    inputs = (call.a, call.b, call.offs)
+    if call.a.device.type == "cpu":
+        out = call.output()
+        return Prepared(out=out, inputs=inputs, enqueue=lambda: reference.run(call, out))
+    program = registry.find(call.problem(), "det" if deterministic else "nondet", _programs())
+    call.check_alignment()
+    out = call.output()
+    return Prepared(out=out, inputs=inputs, enqueue=_enqueue(program, call, out))
+
+
+def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callable[[], object]:
+    if call.M == 0 or call.E == 0:
+        return partial(_write_what_no_row_gives, out, accumulate=call.accumulate)
+    device = out.device.index
+    a, b, written = map(_with_legal_strides, (call.a, call.b, out))
+    with torch.cuda.device(device):
+        launch = program.prepare(a, b, call.offs, written, accumulate=call.accumulate)
+
+    def enqueue() -> None:
+        launch(torch.cuda.current_stream(device).cuda_stream)
+        # Autograd does not see this write. Uncounted, a backward that had saved ``out`` would take the new values.
+        torch.autograd.graph.increment_version(out)
+
+    return enqueue
+
+
+@torch.no_grad()
+def _write_what_no_row_gives(out: torch.Tensor, *, accumulate: bool) -> None:
+    if not accumulate:
+        out.zero_()
+
+
+def _with_legal_strides(tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor``, the stride of a first dimension of size 1 being that of a packed tensor.
+
+    torch allows any stride there, and :meth:`Call.check_alignment` too; a program encodes it like every other.
+    """
+    if tensor.shape[0] > 1:
+        return tensor
+    strides = tensor.stride()
+    return tensor.as_strided(tensor.shape, (tensor.shape[1] * strides[1], *strides[1:]))
+
+
+@cache
+def _programs() -> tuple[registry.Program, ...]:
+    """Return the programs of this version, listed once: looking at their folder costs as much as a call."""
+    return registry.programs()

@@ -1,0 +1,119 @@
+import gc
+import math
+import weakref
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cake_kernels import grouped_gemm
+
+BF16 = torch.bfloat16
+M, N, K, E = 12, 24, 16, 3
+
+
+def randn(*size):
+    return torch.randn(size, dtype=BF16)
+
+
+def int32(*values):
+    return torch.tensor(values, dtype=torch.int32)
+
+
+CALLS = {
+    "forward": ((M, K), (E, N, K), {}),
+    "dgrad": ((M, N), (E, N, K), {}),
+    "wgrad": ((M, N), (M, K), {}),
+    "wgrad fp32": ((M, N), (M, K), {"out_dtype": torch.float32}),
+}
+
+
+def operands(name):
+    """The functions that call and that prepare, two tensors, and the options."""
+    a, b, options = CALLS[name]
+    stem = name.split()[0]
+    return getattr(grouped_gemm, stem), getattr(grouped_gemm, f"prepare_{stem}"), randn(*a), randn(*b), options
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_first_launch_writes_what_the_function_returns(name):
+    function, prepare, a, b, options = operands(name)
+    offs = int32(5, 5, 11)
+
+    prepared = prepare(a, b, offs, **options)
+    prepared.out.fill_(math.nan)
+
+    assert prepared.launch() is prepared.out
+    assert torch.equal(prepared.out, function(a, b, offs, **options))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_output_of_the_callers_is_the_one_that_is_written(name):
+    function, prepare, a, b, options = operands(name)
+    out = torch.full_like(function(a, b, int32(5, 5, 11), **options), math.nan)
+
+    prepared = prepare(a, b, int32(5, 5, 11), out=out, **options)
+
+    assert prepared.out is out
+    assert out.isnan().all()
+    assert torch.equal(prepared.launch(), function(a, b, int32(5, 5, 11), **options))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(sorted(CALLS)),
+    steps=st.lists(st.lists(st.integers(-2, M + 2), min_size=E, max_size=E), min_size=1, max_size=4),
+    as_indptr=st.booleans(),
+)
+def test_every_launch_takes_the_values_of_its_moment(name, steps, as_indptr):
+    function, prepare, a, b, options = operands(name)
+    groups = torch.zeros(E + 1 if as_indptr else E, dtype=torch.int32)
+    prepared = prepare(a, b, **{"indptr" if as_indptr else "offs": groups}, **options)
+
+    for ends in steps:
+        a.copy_(randn(*a.shape))
+        b.copy_(randn(*b.shape))
+        groups[-E:] = int32(*ends)
+        prepared.launch()
+
+        assert torch.equal(prepared.out, function(a, b, int32(*ends), **options))
+
+
+def test_each_launch_of_an_accumulating_call_adds_once_more():
+    g, x, offs = randn(M, N), randn(M, K), int32(5, 5, 11)
+    once = grouped_gemm.wgrad(g, x, offs, out_dtype=torch.float32)
+    out = torch.zeros_like(once)
+
+    prepared = grouped_gemm.prepare_wgrad(g, x, offs, out_dtype=torch.float32, accumulate=True, out=out)
+    prepared.launch()
+    prepared.launch()
+
+    assert torch.equal(out, once + once)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_its_tensors_live_as_long_as_it_does(name):
+    _, prepare, a, b, options = operands(name)
+    indptr = int32(0, 5, 5, 11)
+
+    prepared = prepare(a, b, indptr=indptr, **options)
+    alive = [weakref.ref(tensor) for tensor in (a, b, prepared.out)]
+    del a, b, indptr
+    gc.collect()
+
+    assert [ref() is None for ref in alive] == [False, False, False]
+    assert prepared.inputs[2].tolist() == [5, 5, 11]
+
+    del prepared
+    gc.collect()
+    assert [ref() is None for ref in alive] == [True, True, True]
+
+
+@pytest.mark.parametrize("name", ["forward", "dgrad"])
+def test_no_gradient_flows_through_a_launch(name):
+    _, prepare, a, b, _ = operands(name)
+
+    prepared = prepare(a.requires_grad_(), b.requires_grad_(), int32(5, 5, 11))
+
+    assert not prepared.launch().requires_grad
