@@ -125,6 +125,20 @@ class Kernel:
         config = self._config(grid, block, cluster)
         return Launch(self._driver, self._context, self._function, config, values, name=self.name)
 
+    def max_active_clusters(self, *, cluster: Dim3, block: Dim3) -> int:
+        """Return how many clusters of this kernel the device can run at once, when nothing else runs on it.
+
+        Raises
+        ------
+        DriverError
+            The driver refuses such a cluster.
+        """
+        driver = self._driver
+        config = self._config(cluster, block, cluster)
+        with _current(driver, self._context):
+            result = driver.cuOccupancyMaxActiveClusters(self._function, config)
+        return int(_value(driver, result, f"clusters {cluster} of {self.name}"))
+
     def _config(self, grid: Dim3, block: Dim3, cluster: Dim3) -> Any:
         config = self._driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = grid

@@ -1,0 +1,516 @@
+// Ragged BF16 grouped GEMM for sm_90a: one template of fwd (Y = X Wᵀ), dgrad (dX = G W) and wgrad (dW = Gᵀ X).
+//
+// Output D[rows, cols] = sum over the reduction of a row operand and a column operand:
+//     op     rows       cols  row operand           column operand           reduction
+//     fwd    X's rows   N     X, K-major            W[e], K-major            K
+//     dgrad  X's rows   K     G, K-major            W[e], MN-major           N
+//     wgrad  N          K     G, MN-major           X, MN-major              the group's rows
+// K-major: contiguous along the reduction. Rows of X are grouped: fwd and dgrad have ragged rows, wgrad a ragged
+// reduction.
+//
+// A cluster of CLUSTER_M x CLUSTER_N CTAs walks over tiles (tile_walk.cuh). In each CTA one thread of warpgroup 0, the
+// producer, loads both operands by TMA into a ring of stages; what two CTAs share, each loads by half for both.
+// Warpgroups 1 and 2, the consumers, multiply TILE_M / 2 rows of the MMA each and store them without waiting for each
+// other. With SWAP the MMA's M side is the output's columns, and the output is transposed in shared memory.
+//
+// Bits. The reduction is summed in ascending order whatever the schedule, so that a tile's bits depend on its rows, its
+// expert and the macros alone.
+
+#include "ptx/barriers.cuh"
+#include "ptx/integers.cuh"
+#include "ptx/registers.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile_walk.cuh"
+
+// ---- constants -----------------------------------------------------------------------------------------------------
+// Macros, each a number: OP, SWAP, TILE_M, TILE_N, CLUSTER_M, CLUSTER_N, STAGES, STAGING, BAND, WHOLE_SLABS, OUT_FP32,
+// ACCUMULATE, MAX_EXPERTS. grouped_gemm/sm90/config.py says what each may be.
+
+#if OP == 0
+#define SYMBOL fwd_det_sm90a
+#elif OP == 1
+#define SYMBOL dgrad_det_sm90a
+#elif OUT_FP32
+#define SYMBOL wgrad_fp32_det_sm90a
+#else
+#define SYMBOL wgrad_bf16_det_sm90a
+#endif
+
+constexpr bool kWgrad = OP == 2;
+constexpr bool kSwap = SWAP;
+constexpr bool kFp32 = OUT_FP32;
+constexpr bool kAccumulate = ACCUMULATE;
+
+constexpr int kBlockK = 64;  // elements of the reduction in a stage: 128 bytes, one swizzle row
+constexpr int kSlab = 64;    // elements along M or N in one swizzle row of an MN-major tile
+constexpr int kMmaM = 64;
+constexpr int kMmaK = 16;
+constexpr int kConsumers = 2;
+constexpr int kWarpgroup = 128;
+constexpr int kThreads = kWarpgroup * (1 + kConsumers);
+constexpr int kClusterSize = CLUSTER_M * CLUSTER_N;
+
+constexpr int kWarpgroupM = TILE_M / kConsumers;
+constexpr int kBlocksM = kWarpgroupM / kMmaM;
+constexpr int kAccumulators = TILE_N / 2;  // of a thread and a block of kMmaM rows
+
+constexpr bool kRowsKMajor = !kWgrad;
+constexpr bool kColsKMajor = OP == 0;
+constexpr int kTransA = !(kSwap ? kColsKMajor : kRowsKMajor);
+constexpr int kTransB = !(kSwap ? kRowsKMajor : kColsKMajor);
+
+constexpr int kTileRows = kSwap ? TILE_N : TILE_M;
+constexpr int kTileCols = kSwap ? TILE_M : TILE_N;
+constexpr int kClusterRows = kSwap ? CLUSTER_N : CLUSTER_M;
+constexpr int kClusterCols = kSwap ? CLUSTER_M : CLUSTER_N;
+
+constexpr u32 kRowBytes = kBlockK * 2;
+constexpr u32 kTileABytes = TILE_M * kRowBytes;
+constexpr u32 kTileBBytes = TILE_N * kRowBytes;
+constexpr u32 kStageBytes = kTileABytes + kTileBBytes;
+constexpr u32 kStagingBytes = 8192;  // 64 swizzle rows
+
+// Shared memory, from its base on.
+constexpr u32 kStagingOffset = STAGES * kStageBytes;
+constexpr u32 kBarrierOffset = kStagingOffset + kConsumers * STAGING * kStagingBytes;
+constexpr u32 kEndsOffset = kBarrierOffset + 2 * STAGES * 8;
+constexpr u32 kFirstTileOffset = kEndsOffset + (MAX_EXPERTS + 2) * 4;
+
+// Most rows of a group that wgrad sums in one go where its output is FP32. The tensor core's adder truncates, which over
+// n rows costs about 1e-9 n of the sum; what was summed before is added to the rest in the output, rounded.
+constexpr int kSumRows = 1 << 16;
+
+constexpr int kRegistersConsumer = kBlocksM * kAccumulators > 176 ? 240 : 232;
+constexpr int kRegistersProducer = kBlocksM * kAccumulators > 176 ? 24 : 40;
+
+static_assert(OP >= 0 && OP <= 2, "OP is 0 (fwd), 1 (dgrad) or 2 (wgrad)");
+static_assert(TILE_M % (kConsumers * kMmaM) == 0, "each consumer has whole blocks of 64 rows of the MMA");
+static_assert(TILE_N % kSlab == 0, "the epilogue stores blocks of 64");
+static_assert(kClusterSize <= 2, "an operand is shared by at most two CTAs");
+static_assert(kRowsKMajor || kTileRows / kClusterCols % kSlab == 0, "a CTA loads whole slabs of the row operand");
+static_assert(kColsKMajor || kTileCols / kClusterRows % kSlab == 0, "a CTA loads whole slabs of the column operand");
+static_assert(kWgrad || (!kFp32 && !kAccumulate), "only wgrad writes FP32 or accumulates");
+
+using Walk = TileWalk<!kWgrad, kTileRows * kClusterRows, BAND>;
+
+// What a launch is given. Strides of the output in elements.
+struct Problem {
+    const int* offs;
+    void* out;
+    i64 out_row_stride;
+    i64 out_expert_stride;
+    int num_experts;
+    int M;
+    int N;
+    int K;
+
+    __device__ __forceinline__ int out_cols() const { return OP == 0 ? N : K; }
+};
+
+// ---- tiles ---------------------------------------------------------------------------------------------------------
+
+// This CTA's part of a cluster's tile.
+struct Tile {
+    int expert;    // of W, or of the output
+    int row;       // first row of the output, from row 0 of its matrix
+    int num_rows;  // rows up to the end of the group (fwd, dgrad) or of the matrix (wgrad); not positive: none is here
+    int col;
+    int k_begin;   // where the reduction begins
+    int k_length;  // and its length; rows of nobody have none
+};
+
+__device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, ClusterTile t, int cta_row, int cta_col) {
+    const int begin = walk.ends[t.group], end = walk.ends[t.group + 1];
+    const int row = (t.row * kClusterRows + cta_row) * kTileRows;
+    Tile tile;
+    tile.col = (t.column * kClusterCols + cta_col) * kTileCols;
+    tile.row = kWgrad ? row : begin + row;
+    tile.num_rows = (kWgrad ? p.N : end - begin) - row;
+    tile.expert = t.group;
+    tile.k_begin = kWgrad ? begin : 0;
+    tile.k_length = kWgrad ? end - begin : t.group == p.num_experts ? 0 : OP == 0 ? p.K : p.N;
+    return tile;
+}
+
+// ---- the ring of stages --------------------------------------------------------------------------------------------
+// full[s]: one arrival, the producer's, and the bytes of both tiles.
+// empty[s]: one arrival of each consumer of each CTA that gets what this CTA loads.
+
+struct Ring {
+    int stage = 0;
+    u32 phase = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+__device__ __forceinline__ u32 full_barrier(u32 smem, int stage) { return smem + kBarrierOffset + stage * 8; }
+__device__ __forceinline__ u32 empty_barrier(u32 smem, int stage) { return full_barrier(smem, STAGES + stage); }
+
+// ---- producer ------------------------------------------------------------------------------------------------------
+
+// Loads kExtent (along M or N) x kBlockK elements of an operand; kShare CTAs that hold the same tile load a part each.
+template <bool kKMajor, int kExtent, int kShare>
+__device__ __forceinline__ void load_operand(const TensorMap& map, u32 smem, u32 barrier, int part, int mn, int k,
+                                             int expert) {
+    constexpr int kPart = kExtent / kShare;
+    constexpr u16 kAll = (1 << kShare) - 1;
+    smem += part * kPart * kRowBytes;
+    mn += part * kPart;
+    if constexpr (kKMajor) {
+        if constexpr (kShare == 1) tma_load(smem, map, barrier, k, mn, expert);
+        else tma_multicast(smem, map, barrier, kAll, k, mn, expert);
+    } else {
+        // One box takes all slabs where slabs are a dimension of the map; else it would reach past the true bound.
+        constexpr int kBoxes = WHOLE_SLABS ? 1 : kPart / kSlab;
+#pragma unroll
+        for (int box = 0; box < kBoxes; ++box) {
+            const u32 to = smem + box * kSlab * kRowBytes;
+            const int inner = WHOLE_SLABS ? 0 : mn + box * kSlab;
+            const int slab = WHOLE_SLABS ? mn / kSlab : 0;
+            if constexpr (kShare == 1) tma_load(to, map, barrier, inner, k, slab, expert);
+            else tma_multicast(to, map, barrier, kAll, inner, k, slab, expert);
+        }
+    }
+}
+
+__device__ __forceinline__ void produce(const Problem& p, const Walk& walk, const TensorMap& row_map,
+                                        const TensorMap& col_map, u32 smem, int cta_row, int cta_col) {
+    constexpr u32 kRowsOffset = kSwap ? kTileABytes : 0;
+    constexpr u32 kColsOffset = kSwap ? 0 : kTileABytes;
+    constexpr auto load_rows = load_operand<kRowsKMajor, kTileRows, kClusterCols>;
+    constexpr auto load_cols = load_operand<kColsKMajor, kTileCols, kClusterRows>;
+    Ring ring;
+    ring.phase = 1;  // the stages are free at first: the phase before the first counts as complete
+    ClusterTile t{};
+    const int num_tiles = walk.num_tiles();
+    for (int number = cluster_id(); number < num_tiles; number += num_clusters()) {
+        t = walk.at(number, t.group);
+        const Tile tile = tile_of(p, walk, t, cta_row, cta_col);
+        const int k_end = tile.k_begin + tile.k_length;
+#pragma unroll 1
+        for (int k = tile.k_begin; k < k_end; k += kBlockK) {
+            const u32 full = full_barrier(smem, ring.stage);
+            const u32 stage = smem + ring.stage * kStageBytes;
+            mbarrier_wait(empty_barrier(smem, ring.stage), ring.phase);
+            mbarrier_arrive_expect_tx(full, kStageBytes);
+            const int expert = kWgrad ? 0 : tile.expert;
+            load_rows(row_map, stage + kRowsOffset, full, cta_col, tile.row, k, 0);
+            load_cols(col_map, stage + kColsOffset, full, cta_row, tile.col, k, expert);
+            ring.advance();
+        }
+    }
+    // Until every stage is free again other CTAs may still arrive at this one's barriers.
+    for (int i = 0; i < STAGES; ++i) {
+        mbarrier_wait(empty_barrier(smem, ring.stage), ring.phase);
+        ring.advance();
+    }
+}
+
+// ---- consumer: the main loop ---------------------------------------------------------------------------------------
+
+// PTX ISA, matrix descriptor of wgmma, for tiles swizzled by 128 bytes.
+// Low word: start address / 16 (bits 0-13), leading byte offset / 16 (16-29): between slabs, of MN-major tiles only.
+// High word: stride byte offset / 16 (0-13): between 8 swizzle rows; swizzle of 128 bytes (30).
+constexpr u32 kDescriptorHigh = (8 * kRowBytes >> 4) | 1u << 30;
+
+__device__ __forceinline__ u32 descriptor_low(u32 smem) {
+    constexpr u32 kSlabBytes = kSlab * kRowBytes;
+    // NOTE(sm90): the mask matters. In a cluster an address has the CTA's rank at bit 24, which would reach into the
+    // leading byte offset.
+    return (smem & 0x3ffff) >> 4 | (kSlabBytes >> 4) << 16;
+}
+
+// From one step of kMmaK to the next, in units of 16 bytes.
+constexpr u32 kStepA = (kTransA ? kMmaK * kRowBytes : kMmaK * 2) >> 4;
+constexpr u32 kStepB = (kTransB ? kMmaK * kRowBytes : kMmaK * 2) >> 4;
+
+using Accumulators = float[kBlocksM][kAccumulators];
+
+// Zeroes the swizzle rows first_row .. 63 of every slab of a stage: rows of the reduction that are not this group's.
+// Both operands, since 0 * NaN is NaN. Both consumers take part and wait for each other.
+__device__ __forceinline__ void zero_rows(u32 stage, int first_row) {
+#pragma unroll 1
+    for (int slab = 0; slab < (TILE_M + TILE_N) / kSlab; ++slab)
+#pragma unroll 1
+        for (u32 byte = first_row * kRowBytes + (threadIdx.x - kWarpgroup) * 16; byte < kBlockK * kRowBytes;
+             byte += kConsumers * kWarpgroup * 16)
+            store_shared(stage + slab * kSlab * kRowBytes + byte, make_uint4(0, 0, 0, 0));
+    fence_async_proxy();
+    named_barrier(1 + kConsumers, kConsumers * kWarpgroup);
+}
+
+// Adds one stage to the accumulators, or begins them; on return all but this stage's wgmma have read their operands.
+__device__ __forceinline__ void multiply(Accumulators& d, u32 a, u32 b, bool begin) {
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kBlockK / kMmaK; ++k)
+#pragma unroll
+        for (int m = 0; m < kBlocksM; ++m) {
+            const u32 block = a + (m * kMmaM * kRowBytes >> 4);
+            wgmma<kDescriptorHigh, kTransA, kTransB>(d[m], block + k * kStepA, b + k * kStepB, k > 0 || !begin);
+        }
+    wgmma_commit();
+    wgmma_wait<1>();
+}
+
+__device__ __forceinline__ void pin(Accumulators& d) {
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; ++i) pin(d[m][i]);
+}
+
+// Computes a tile but for its last stage, which wgmma may still read; returns that stage's empty barrier, or 0. Stages
+// are released one late, when the wgmma that read them are known to be complete.
+__device__ __forceinline__ u32 accumulate(Accumulators& d, int k_length, Ring& ring, u32 smem, u32 a, u32 b, u32 empty,
+                                          bool releases) {
+    u32 used = 0;
+#pragma unroll 1
+    for (int left = k_length; left > 0; left -= kBlockK) {
+        const u32 offset = ring.stage * (kStageBytes >> 4);
+        mbarrier_wait(full_barrier(smem, ring.stage), ring.phase);
+        if (kWgrad && left < kBlockK) zero_rows(smem + ring.stage * kStageBytes, left);
+        multiply(d, a + offset, b + offset, left == k_length);
+        if (releases && used) mbarrier_arrive_cluster(used);
+        used = empty + ring.stage * 8;
+        ring.advance();
+    }
+    return used;
+}
+
+// Waits for a tile's last stage and releases it. A tile without stages is zero.
+__device__ __forceinline__ void finish(Accumulators& d, u32 used, bool releases) {
+    wgmma_wait<0>();
+    pin(d);
+    if (releases && used) mbarrier_arrive_cluster(used);
+    if (used) return;
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; ++i) d[m][i] = 0;
+}
+
+// Frees a tile's stages without a look at them: for a consumer that has no element of the output.
+__device__ __forceinline__ void pass_over(int k_length, Ring& ring, u32 smem, u32 empty, bool releases) {
+#pragma unroll 1
+    for (int k = 0; k < k_length; k += kBlockK) {
+        mbarrier_wait(full_barrier(smem, ring.stage), ring.phase);
+        if (releases) mbarrier_arrive_cluster(empty + ring.stage * 8);
+        ring.advance();
+    }
+}
+
+// ---- consumer: the epilogue ----------------------------------------------------------------------------------------
+// A consumer stores blocks of kBlockRows x kBlockCols elements, 8 KiB, one after the other: registers -> staging, 128
+// bytes a row and swizzled as the output's map says -> global memory.
+
+constexpr int kBlockN = kFp32 ? 32 : 64;  // along N of the MMA
+constexpr int kBlockRows = kSwap ? kBlockN : kMmaM;
+constexpr int kBlockCols = kSwap ? kMmaM : kBlockN;
+constexpr int kStagedCols = kFp32 ? 32 : 64;  // elements in 128 bytes
+constexpr int kBoxBytes = kBlockRows * 128;
+constexpr int kBoxes = kBlockCols / kStagedCols;  // 2 for swapped FP32, else 1
+
+// Where 16-byte chunk `chunk` of row `row` lies in a box of staging.
+__device__ __forceinline__ u32 swizzled(u32 box, int row, int chunk) {
+    return box + row * 128 + ((chunk ^ row % 8) << 4);
+}
+
+// Fragment of wgmma: element [4 j + 2 i + c] of lane l of warp w is at m = 16 w + l / 4 + 8 i, n = 8 j + 2 (l % 4) + c.
+__device__ __forceinline__ void stage_block(const float* d, u32 staging) {
+    const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;
+    if constexpr (kFp32) {
+#pragma unroll
+        for (int j = 0; j < kBlockN / 8; ++j)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const float* pair = d + 4 * j + 2 * i;
+                const int m = 16 * warp + lane / 4 + 8 * i, n = 8 * j + 2 * (lane % 4);
+                if constexpr (kSwap) {
+                    const u32 box = staging + m / kStagedCols * kBoxBytes + m % 4 * 4;
+                    store_shared(swizzled(box, n, m % kStagedCols / 4), pair[0]);
+                    store_shared(swizzled(box, n + 1, m % kStagedCols / 4), pair[1]);
+                } else {
+                    store_shared(swizzled(staging + n % 4 * 4, m, n / 4), pair[0], pair[1]);
+                }
+            }
+    } else {
+        // Matrix q of four: i = q % 2, and j or j + 1.
+        const int q = lane / 8, r = lane % 8;
+#pragma unroll
+        for (int j = 0; j < kBlockN / 8; j += 2) {
+            u32 pairs[4];
+#pragma unroll
+            for (int x = 0; x < 4; ++x) pairs[x] = bf16_pair(d[4 * j + 2 * x], d[4 * j + 2 * x + 1]);
+            if constexpr (kSwap)
+                store_matrices_transposed(swizzled(staging, 8 * (j + q / 2) + r, 2 * warp + q % 2), pairs);
+            else
+                store_matrices(swizzled(staging, 16 * warp + 8 * (q % 2) + r, j + q / 2), pairs);
+        }
+    }
+}
+
+// Stores the first num_rows rows of a staged block: what follows is another group's, which TMA's clipping knows not.
+__device__ __forceinline__ void store_rows(const Problem& p, u32 staging, int row, int num_rows, int col,
+                                           int num_cols) {
+    constexpr int kChunks = 8;
+#pragma unroll 1
+    for (int i = threadIdx.x % kWarpgroup; i < num_rows * kChunks; i += kWarpgroup) {
+        const int r = i / kChunks, chunk = i % kChunks;
+        if (8 * chunk >= num_cols) continue;
+        u16* to = static_cast<u16*>(p.out) + (row + r) * p.out_row_stride + col + 8 * chunk;
+        *reinterpret_cast<uint4*>(to) = load_shared(swizzled(staging, r, chunk));
+    }
+}
+
+// Adds the output's old values to a block, those inside the matrix.
+__device__ __forceinline__ void add_old(float* d, const Problem& p, int expert, int row, int col) {
+    const int warp = threadIdx.x % kWarpgroup / 32, lane = threadIdx.x % 32;
+    const i64 matrix = expert * p.out_expert_stride;
+#pragma unroll
+    for (int x = 0; x < kBlockN / 2; ++x) {
+        const int m = 16 * warp + lane / 4 + x / 2 % 2 * 8, n = x / 4 * 8 + 2 * (lane % 4) + x % 2;
+        const int r = row + (kSwap ? n : m), c = col + (kSwap ? m : n);
+        if (r >= p.N || c >= p.K) continue;
+        const i64 at = matrix + r * p.out_row_stride + c;
+        if constexpr (kFp32) d[x] += static_cast<const float*>(p.out)[at];
+        else d[x] += __uint_as_float(u32(static_cast<const u16*>(p.out)[at]) << 16);
+    }
+}
+
+// `adds`: to what the output holds; only where the kernel accumulates or writes FP32.
+__device__ __forceinline__ void store(Accumulators& d, const Problem& p, const Tile& tile, const TensorMap& out_map,
+                                      u32 staging, int consumer, u32& buffer, bool adds) {
+    const bool stores = threadIdx.x % kWarpgroup == 0;
+    const int num_cols = p.out_cols() - tile.col;
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int n = 0; n < TILE_N / kBlockN; ++n) {
+            const int m_offset = consumer * kWarpgroupM + m * kMmaM, n_offset = n * kBlockN;
+            const int row = kSwap ? n_offset : m_offset, col = kSwap ? m_offset : n_offset;
+            if (row >= tile.num_rows || col >= num_cols) continue;  // the whole warpgroup
+            float* block = &d[m][n * kBlockN / 2];
+            const u32 stage = staging + buffer * kStagingBytes;
+            if ((kAccumulate || kFp32) && adds) add_old(block, p, tile.expert, tile.row + row, tile.col + col);
+
+            if (stores) tma_store_wait_read<STAGING - 1>();
+            named_barrier(1 + consumer, kWarpgroup);
+            stage_block(block, stage);
+            const bool whole = kWgrad || tile.num_rows - row >= kBlockRows;
+            if (whole) fence_async_proxy();
+            named_barrier(1 + consumer, kWarpgroup);
+            if (!whole) {
+                store_rows(p, stage, tile.row + row, tile.num_rows - row, tile.col + col, num_cols - col);
+            } else if (stores) {
+#pragma unroll
+                for (int box = 0; box < kBoxes; ++box)
+                    tma_store(out_map, stage + box * kBoxBytes, tile.col + col + box * kStagedCols, tile.row + row,
+                              kWgrad ? tile.expert : 0);
+            }
+            // A block's place in the queue of groups is its buffer's, so a block that TMA does not store has one too.
+            if (stores) tma_store_commit();
+            buffer = (buffer + 1) % STAGING;
+        }
+}
+
+__device__ __forceinline__ void consume(const Problem& p, const Walk& walk, const TensorMap& out_map, u32 smem,
+                                        int cta_row, int cta_col) {
+    // NOTE(sm90): warp-uniform, so that descriptors and barriers are computed in uniform registers.
+    const int consumer = warp_uniform(threadIdx.x / kWarpgroup - 1), thread = threadIdx.x % kWarpgroup;
+    // NOTE(sm90): opaque, since the compiler would compute these anew in each k-block.
+    const int first_m = consumer * kWarpgroupM;
+    const u32 a = opaque(descriptor_low(smem) + (first_m * kRowBytes >> 4));
+    const u32 b = opaque(descriptor_low(smem + kTileABytes));
+    const bool releases = thread < kClusterSize;
+    const u32 empty = opaque(map_to_cta(empty_barrier(smem, 0), releases ? thread : 0));
+    const u32 staging = smem + kStagingOffset + consumer * STAGING * kStagingBytes;
+    Ring ring;
+    u32 buffer = 0;
+    ClusterTile t{};
+    Tile next{};
+    const int num_tiles = walk.num_tiles();
+    const auto locate = [&](int number) {
+        if (number >= num_tiles) return;
+        t = walk.at(number, t.group);
+        next = tile_of(p, walk, t, cta_row, cta_col);
+    };
+    locate(cluster_id());
+    for (int number = cluster_id(); number < num_tiles; number += num_clusters()) {
+        const Tile tile = next;
+        const int k_length = warp_uniform(tile.k_length);
+        const bool no_output = kWgrad ? kAccumulate && k_length == 0  // an empty group's part keeps its bits
+                               : kSwap ? first_m >= p.out_cols() - tile.col
+                                       : first_m >= tile.num_rows;
+        if (no_output) {
+            pass_over(k_length, ring, smem, empty, releases);
+            locate(number + num_clusters());
+            continue;
+        }
+        Accumulators d;
+#pragma unroll 1
+        for (int k = 0;; k += kSumRows) {
+            const bool last = !kFp32 || k_length - k <= kSumRows;
+            const u32 used = accumulate(d, last ? k_length - k : kSumRows, ring, smem, a, b, empty, releases);
+            if (last) locate(number + num_clusters());  // while wgmma works on the last stage
+            finish(d, used, releases);
+            store(d, p, tile, out_map, staging, consumer, buffer, kAccumulate || k > 0);
+            if (last) break;
+            if (thread == 0) tma_store_wait_all();
+            named_barrier(1 + consumer, kWarpgroup);
+        }
+    }
+    if (thread == 0) tma_store_wait_all();
+}
+
+// ---- kernel --------------------------------------------------------------------------------------------------------
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    SYMBOL(const __grid_constant__ TensorMap row_map, const __grid_constant__ TensorMap col_map,
+           const __grid_constant__ TensorMap out_map, const __grid_constant__ Problem p) {
+    const u32 smem = opaque(__cvta_generic_to_shared(shared_memory));
+    const int rank = cta_rank();
+    const int cta_row = kClusterRows == 2 ? rank : 0, cta_col = kClusterCols == 2 ? rank : 0;
+    const Walk walk{
+        reinterpret_cast<int*>(shared_memory + kEndsOffset),
+        reinterpret_cast<int*>(shared_memory + kFirstTileOffset),
+        kWgrad ? p.num_experts : p.num_experts + 1,
+        kWgrad ? ceil_div(p.N, kTileRows * kClusterRows) : 0,
+        ceil_div(p.out_cols(), kTileCols * kClusterCols),
+    };
+    if (threadIdx.x == 0) {
+        prefetch_map(row_map);
+        prefetch_map(col_map);
+        prefetch_map(out_map);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(full_barrier(smem, stage), 1);
+            mbarrier_init(empty_barrier(smem, stage), kConsumers * kClusterSize);
+        }
+        fence_mbarrier_init();
+    }
+    if (threadIdx.x / 32 == 1) walk.plan(p.offs, p.num_experts, p.M);
+    // Barriers and tables are there, in the other CTA too.
+    cluster_arrive();
+    cluster_wait();
+
+    if (threadIdx.x < kWarpgroup) {
+        give_registers<kRegistersProducer>();
+        if (warp_uniform(threadIdx.x / 32) == 0 && elected())
+            produce(p, walk, row_map, col_map, smem, cta_row, cta_col);
+    } else {
+        take_registers<kRegistersConsumer>();
+        consume(p, walk, out_map, smem, cta_row, cta_col);
+    }
+    // No CTA leaves while another may still write into its shared memory or arrive at its barriers.
+    cluster_arrive();
+    cluster_wait();
+}

@@ -1,0 +1,1 @@
+"""The sm_90a programs: configuration, tensor maps, launch, and the tile walk in Python."""

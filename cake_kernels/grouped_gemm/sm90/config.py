@@ -1,0 +1,279 @@
+"""Configurations of the sm_90a kernel: what one may be, and which one a problem gets. Plain integers, no device.
+
+The device code is one template, ``cake_kernels/cuda/grouped_gemm_sm90.cu``, whose macros :meth:`Kernel.defines` gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ArgumentError
+from ...registry import Build, Op, OutDtype, Problem
+
+SOURCE = Path(__file__).parents[2] / "cuda" / "grouped_gemm_sm90.cu"
+
+THREADS = 384
+BLOCK_K = 64
+SLAB = 64
+MAX_EXPERTS = 1024
+MAX_SMEM_BYTES = 232_448
+STAGING_BYTES = 8192
+"""Of one staging buffer; each of the two consumers has as many as :attr:`Config.staging` says."""
+
+MAX_EXTENT = 2**31 - 1 - 1024
+"""Largest M, N and K: a tile's last coordinate, up to two tiles past the end, must fit int32."""
+
+SMALL_GROUP_ROWS = 1536
+"""Below this many rows a group, cluster tiles of 128 rows leave less empty than those of 256 or 384 gain."""
+
+LARGE_GROUP_ROWS = 8192
+"""From this many rows a group on, the rows that a cluster tile of 384 leaves empty cost less than the tile gains."""
+
+_OP_NUMBERS: dict[Op, int] = {"fwd": 0, "dgrad": 1, "wgrad": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Shape of tile and cluster. A launch's bits depend on it; nothing else that is chosen changes them.
+
+    Attributes
+    ----------
+    tile_m, tile_n
+        Of a CTA, in the MMA's terms.
+    cluster_m, cluster_n
+        CTAs of a cluster along M and N of the MMA: two share the operand that their tiles have in common.
+    stages
+        Of the ring, each with ``BLOCK_K`` elements of the reduction.
+    swap
+        False: M of the MMA is the output's rows. True: its columns.
+    band
+        Cluster rows of a band of the tile walk.
+
+    Raises
+    ------
+    ArgumentError
+        A value that the kernel does not have.
+    """
+
+    tile_m: int
+    tile_n: int
+    cluster_m: int
+    cluster_n: int
+    stages: int
+    swap: bool
+    band: int
+
+    def __post_init__(self) -> None:
+        rules = (
+            ("(tile_m, tile_n)", (self.tile_m, self.tile_n), ((128, 256), (256, 192), (256, 128))),
+            ("(cluster_m, cluster_n)", (self.cluster_m, self.cluster_n), ((2, 1), (1, 2), (1, 1))),
+            ("stages", self.stages, (3, 4)),
+        )
+        for name, value, known in rules:
+            if value not in known:
+                raise ArgumentError(f"{name} must be one of {known}, got {value}")
+        if self.band < 1:
+            raise ArgumentError(f"band must be >= 1, got {self.band}")
+        if self.staging < 1:
+            raise ArgumentError(
+                f"{self.name} must leave room for the epilogue in {MAX_SMEM_BYTES} bytes; take 3 stages"
+            )
+
+    @property
+    def name(self) -> str:
+        """``256x192_c1x2_s3_b8``, with ``_swap`` where the roles are exchanged."""
+        tile = f"{self.tile_m}x{self.tile_n}_c{self.cluster_m}x{self.cluster_n}_s{self.stages}_b{self.band}"
+        return tile + ("_swap" if self.swap else "")
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of the output in a CTA's tile."""
+        return self.tile_n if self.swap else self.tile_m
+
+    @property
+    def tile_cols(self) -> int:
+        """Columns of the output in a CTA's tile."""
+        return self.tile_m if self.swap else self.tile_n
+
+    @property
+    def cluster_rows(self) -> int:
+        """CTAs of a cluster that lie below each other in the output."""
+        return self.cluster_n if self.swap else self.cluster_m
+
+    @property
+    def cluster_cols(self) -> int:
+        """CTAs of a cluster that lie beside each other in the output."""
+        return self.cluster_m if self.swap else self.cluster_n
+
+    @property
+    def cluster_size(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def staging(self) -> int:
+        """Staging buffers of a consumer: two where there is room."""
+        return min(2, (MAX_SMEM_BYTES - self._smem_without_staging) // (2 * STAGING_BYTES))
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory of a CTA: stages, staging, barriers, tables of the tile walk."""
+        return self._smem_without_staging + 2 * self.staging * STAGING_BYTES
+
+    @property
+    def _smem_without_staging(self) -> int:
+        tiles = self.stages * (self.tile_m + self.tile_n) * BLOCK_K * 2
+        return tiles + 2 * self.stages * 8 + 2 * (MAX_EXPERTS + 2) * 4
+
+    def max_tiles(self, op: Op, *, M: int, N: int, K: int, E: int) -> int:
+        """Return the most tiles of a cluster that ``offs`` can lead to."""
+        rows, cols = self.tile_rows * self.cluster_rows, self.tile_cols * self.cluster_cols
+        if op == "wgrad":
+            return E * -(-N // rows) * -(-K // cols)
+        return (M // rows + E + 1) * -(-(N if op == "fwd" else K) // cols)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One compiled kernel: what it computes, and its configuration.
+
+    Attributes
+    ----------
+    accumulate
+        wgrad: whether it adds to what the output holds.
+    whole_slabs
+        Whether MN-major operands are loaded by one box of all their slabs, for contiguous extents that are multiples of
+        ``SLAB``; else by a box a slab.
+
+    Raises
+    ------
+    ArgumentError
+        The configuration cannot load the operands of ``op``.
+    """
+
+    op: Op
+    out_dtype: OutDtype
+    accumulate: bool
+    whole_slabs: bool
+    config: Config
+
+    def __post_init__(self) -> None:
+        config = self.config
+        parts = {
+            "rows": (config.tile_rows // config.cluster_cols, self.op == "wgrad"),
+            "columns": (config.tile_cols // config.cluster_rows, self.op != "fwd"),
+        }
+        for name, (part, mn_major) in parts.items():
+            if mn_major and part % SLAB:
+                raise ArgumentError(
+                    f"{name} that a CTA loads in {self.op} must be a multiple of {SLAB}, got {part} with {config.name};"
+                    " take another cluster"
+                )
+
+    @property
+    def symbol(self) -> str:
+        """The device symbol, which is the program's stem."""
+        return {
+            "fwd": "fwd_det_sm90a",
+            "dgrad": "dgrad_det_sm90a",
+            "wgrad": f"wgrad_{self.out_dtype}_det_sm90a",
+        }[self.op]
+
+    @property
+    def name(self) -> str:
+        """The program's stem, the configuration, and what else sets the kernel apart."""
+        marks = ("_acc" if self.accumulate else "") + ("" if self.whole_slabs else "_anyslab")
+        return f"{self.symbol}_{self.config.name}{marks}"
+
+    @property
+    def defines(self) -> dict[str, int]:
+        """Macro -> value."""
+        config = self.config
+        return {
+            "OP": _OP_NUMBERS[self.op],
+            "SWAP": int(config.swap),
+            "TILE_M": config.tile_m,
+            "TILE_N": config.tile_n,
+            "CLUSTER_M": config.cluster_m,
+            "CLUSTER_N": config.cluster_n,
+            "STAGES": config.stages,
+            "STAGING": config.staging,
+            "BAND": config.band,
+            "WHOLE_SLABS": int(self.whole_slabs),
+            "OUT_FP32": int(self.out_dtype == "fp32"),
+            "ACCUMULATE": int(self.accumulate),
+            "MAX_EXPERTS": MAX_EXPERTS,
+        }
+
+    @property
+    def build(self) -> Build:
+        """What the compiler needs."""
+        return Build(
+            name=self.name,
+            source=SOURCE,
+            defines=self.defines,
+            symbol=self.symbol,
+            smem_bytes=self.config.smem_bytes,
+        )
+
+
+STRAIGHT = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8)
+"""The output's columns in steps of 384."""
+
+SWAPPED = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=True, band=4)
+"""The output's rows in steps of 384."""
+
+NARROW = Config(tile_m=128, tile_n=256, cluster_m=2, cluster_n=1, stages=3, swap=False, band=8)
+"""256 x 256 a cluster: where the others would leave too much empty."""
+
+FLAT = Config(tile_m=128, tile_n=256, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8)
+"""128 x 512 a cluster: for small groups."""
+
+CONFIGS = (STRAIGHT, SWAPPED, NARROW, FLAT)
+"""Every configuration that :func:`choose` may return."""
+
+
+def choose(op: Op, *, M: int, N: int, K: int, E: int) -> Config:
+    """Return the configuration of a problem, from its shape alone: NOTES.md has what it rests on."""
+    cols = N if op == "fwd" else K
+    if not whole_slabs(op, N=N, K=K):
+        return NARROW
+    if op == "wgrad":
+        return STRAIGHT if cols % 384 == 0 else SWAPPED if N % 384 == 0 else NARROW
+    if M < SMALL_GROUP_ROWS * E and cols > NARROW.tile_n:
+        return FLAT
+    if cols % 384 == 0:
+        return STRAIGHT
+    return SWAPPED if M >= LARGE_GROUP_ROWS * E and cols % SWAPPED.tile_m == 0 else NARROW
+
+
+def whole_slabs(op: Op, *, N: int, K: int) -> bool:
+    """Return whether the contiguous extents of all MN-major operands are multiples of ``SLAB``."""
+    return {"fwd": True, "dgrad": K % SLAB == 0, "wgrad": N % SLAB == 0 and K % SLAB == 0}[op]
+
+
+def kernels(op: Op, out_dtype: OutDtype) -> tuple[Kernel, ...]:
+    """Return every kernel that a program may launch."""
+    configs = (STRAIGHT, SWAPPED, NARROW) if op == "wgrad" else CONFIGS
+    loads = [(config, True) for config in configs] + ([] if op == "fwd" else [(NARROW, False)])
+    return tuple(
+        Kernel(op=op, out_dtype=out_dtype, accumulate=accumulate, whole_slabs=whole, config=config)
+        for config, whole in loads
+        for accumulate in ((False, True) if op == "wgrad" else (False,))
+    )
+
+
+def refuse(problem: Problem) -> str | None:
+    """Return why no sm_90a kernel can do ``problem``, or None."""
+    for name, value in (("N", problem.N), ("K", problem.K)):
+        if value % 8:
+            return f"needs {name} a multiple of 8, got {value}"
+    if problem.E > MAX_EXPERTS:
+        return f"needs at most {MAX_EXPERTS} experts, got {problem.E}"
+    for name, value in (("M", problem.M), ("N", problem.N), ("K", problem.K)):
+        if value > MAX_EXTENT:
+            return f"needs {name} at most {MAX_EXTENT}, so that its tiles' coordinates fit int32, got {value}"
+    if problem.accumulate and problem.op != "wgrad":
+        return "accumulates in wgrad only"
+    return None

@@ -1,0 +1,106 @@
+"""Compiles the device code of the sm_90a kernel for the CPU with sm90_emulator.h, and runs it."""
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import torch
+
+from cake_kernels.grouped_gemm.sm90.config import SOURCE, Kernel
+from cake_kernels.grouped_gemm.sm90.launch import Problem
+from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Layout, TensorMap, maps
+
+HERE = Path(__file__).parent
+ENTRY = """
+extern "C" const char* emulate(const TensorMap* maps, const Problem* p, u32 clusters, u32 seed, bool lazy) {
+    static std::string error;
+    emulator::random_number.seed(seed);
+    emulator::lazy = lazy;
+    emulator::kernel = [=] { SYMBOL(maps[0], maps[1], maps[2], *p); };
+    try {
+        for (u32 c = 0; c < clusters; ++c) emulator::run_cluster(c, clusters, kClusterSize);
+        return nullptr;
+    } catch (const std::exception& e) {
+        error = e.what();
+        return error.c_str();
+    }
+}
+"""
+
+Edit = tuple[str, str]
+
+
+class _Map(ctypes.Structure):
+    _fields_ = (
+        ("base", ctypes.c_void_p),
+        ("rank", ctypes.c_int64),
+        ("dims", ctypes.c_int64 * 5),
+        ("strides", ctypes.c_int64 * 5),
+        ("box", ctypes.c_int64 * 5),
+    )
+
+    @classmethod
+    def of(cls, numbers: TensorMap, tensor: torch.Tensor) -> "_Map":
+        five = ctypes.c_int64 * 5
+        strides = (BYTES[numbers.dtype], *numbers.strides_bytes)
+        return cls(tensor.data_ptr(), len(numbers.dims), five(*numbers.dims), five(*strides), five(*numbers.box))
+
+
+def emulate(
+    kernel: Kernel,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offs: Sequence[int],
+    out: torch.Tensor,
+    *,
+    clusters: int = 2,
+    seed: int = 0,
+    lazy: bool = True,
+    edit: Edit | None = None,
+) -> None:
+    """Run ``kernel`` on tensors of the CPU. ``edit`` replaces a piece of its source.
+
+    Raises
+    ------
+    RuntimeError
+        The device code breaks a rule of an instruction, or never ends.
+    """
+    M = a.shape[0]
+    N, K = (a.shape[1], b.shape[1]) if kernel.op == "wgrad" else b.shape[1:]
+    layouts = [Layout.of(tuple(t.shape), t.stride()) for t in (a, b, out)]
+    numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
+    array = (_Map * 3)(_Map.of(numbers.rows, a), _Map.of(numbers.cols, b), _Map.of(numbers.out, out))
+    ends = torch.tensor(offs, dtype=torch.int32)
+    problem = Problem.of(ends, out, layouts[2], M=M, N=N, K=K)
+    error = _library(kernel, edit).emulate(array, ctypes.byref(problem), clusters, seed, lazy)
+    if error is not None:
+        raise RuntimeError(error.decode())
+
+
+@cache
+def _library(kernel: Kernel, edit: Edit | None) -> ctypes.CDLL:
+    folder = Path(mkdtemp(prefix="sm90_emulation_"))
+    text = SOURCE.read_text()
+    # The array is a macro of the emulator: each CTA has its own.
+    for old, new in (
+        ("extern __shared__ __align__(1024) unsigned char shared_memory[];", ""),
+        *([edit] if edit else []),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (folder / "kernel.cpp").write_text(text + ENTRY)
+    (folder / "tile_walk.cuh").write_text((SOURCE.parent / "tile_walk.cuh").read_text())
+    (folder / "ptx").mkdir()
+    for header in (SOURCE.parent / "ptx").iterdir():
+        (folder / "ptx" / header.name).write_text('#include "sm90_emulator.h"\n')
+    library = folder / "kernel.so"
+    macros = [f"-D{name}={value}" for name, value in kernel.defines.items()]
+    options = ["-O1", "-std=c++20", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{HERE}"]
+    subprocess.run(["g++", *options, *macros, folder / "kernel.cpp", "-o", library], check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.emulate.restype = ctypes.c_char_p
+    loaded.emulate.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_bool)
+    return loaded

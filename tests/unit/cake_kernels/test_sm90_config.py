@@ -1,0 +1,179 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cake_kernels.errors import ArgumentError
+from cake_kernels.grouped_gemm.sm90.config import (
+    CONFIGS,
+    FLAT,
+    MAX_EXTENT,
+    NARROW,
+    STRAIGHT,
+    SWAPPED,
+    Config,
+    Kernel,
+    choose,
+    kernels,
+    refuse,
+    whole_slabs,
+)
+from cake_kernels.grouped_gemm.sm90.walk import walk
+from cake_kernels.registry import Problem
+
+PROGRAMS = (("fwd", "bf16"), ("dgrad", "bf16"), ("wgrad", "bf16"), ("wgrad", "fp32"))
+GATE_UP, DOWN = {"N": 4096, "K": 6144}, {"N": 6144, "K": 2048}
+
+
+def config(**changed):
+    return Config(
+        **{"tile_m": 256, "tile_n": 192, "cluster_m": 1, "cluster_n": 2, "stages": 3, "swap": False, "band": 8}
+        | changed
+    )
+
+
+def problem(**changed):
+    return Problem(
+        **{"op": "fwd", "out_dtype": "bf16", "arch": "sm_90a", "M": 4096, "N": 1032, "K": 72, "E": 1024} | changed
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"tile_m": 64}, "(tile_m, tile_n) must be one of ((128, 256), (256, 192), (256, 128)), got (64, 192)"),
+        ({"cluster_m": 2}, "(cluster_m, cluster_n) must be one of ((2, 1), (1, 2), (1, 1)), got (2, 2)"),
+        ({"stages": 2}, "stages must be one of (3, 4), got 2"),
+        ({"band": 0}, "band must be >= 1, got 0"),
+        ({"stages": 4}, "256x192_c1x2_s4_b8 must leave room for the epilogue in 232448 bytes; take 3 stages"),
+    ],
+)
+def test_a_configuration_that_the_kernel_does_not_have_is_refused(changed, message):
+    with pytest.raises(ArgumentError) as caught:
+        config(**changed)
+
+    assert str(caught.value) == message
+
+
+def test_half_a_slab_of_an_mn_major_operand_is_refused():
+    halves = config(cluster_m=2, cluster_n=1)
+
+    Kernel(op="fwd", out_dtype="bf16", accumulate=False, whole_slabs=True, config=halves)
+    with pytest.raises(ArgumentError) as caught:
+        Kernel(op="dgrad", out_dtype="bf16", accumulate=False, whole_slabs=True, config=halves)
+
+    assert str(caught.value) == (
+        "columns that a CTA loads in dgrad must be a multiple of 64, got 96 with 256x192_c2x1_s3_b8;"
+        " take another cluster"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "staging", "smem_bytes"),
+    [
+        ({}, 2, 3 * 57344 + 4 * 8192 + 6 * 8 + 2 * 1026 * 4),
+        ({"tile_m": 128, "tile_n": 256}, 2, 3 * 49152 + 4 * 8192 + 6 * 8 + 2 * 1026 * 4),
+        ({"tile_n": 128, "stages": 4}, 1, 4 * 49152 + 2 * 8192 + 8 * 8 + 2 * 1026 * 4),
+    ],
+)
+def test_shared_memory_is_stages_staging_barriers_and_tables(changed, staging, smem_bytes):
+    assert (config(**changed).staging, config(**changed).smem_bytes) == (staging, smem_bytes)
+
+
+@pytest.mark.parametrize(("op", "out_dtype"), PROGRAMS)
+def test_the_kernels_of_a_program_differ_in_name_and_macros_and_share_its_symbol(op, out_dtype):
+    listed = kernels(op, out_dtype)
+
+    assert len({k.name for k in listed}) == len({tuple(k.defines.items()) for k in listed}) == len(listed)
+    assert {k.symbol for k in listed} == {f"{op}_{out_dtype}_det_sm90a" if op == "wgrad" else f"{op}_det_sm90a"}
+
+
+@pytest.mark.parametrize(
+    ("op", "sizes", "rows", "chosen"),
+    [
+        ("fwd", GATE_UP, 28144, SWAPPED),
+        ("fwd", GATE_UP, 4096, NARROW),
+        ("fwd", DOWN, 28144, STRAIGHT),
+        ("fwd", DOWN, 4096, STRAIGHT),
+        ("dgrad", GATE_UP, 28144, STRAIGHT),
+        ("dgrad", GATE_UP, 4096, STRAIGHT),
+        ("dgrad", DOWN, 28144, SWAPPED),
+        ("dgrad", DOWN, 4096, NARROW),
+        ("wgrad", GATE_UP, 28144, STRAIGHT),
+        ("wgrad", GATE_UP, 4096, STRAIGHT),
+        ("wgrad", DOWN, 28144, SWAPPED),
+        ("wgrad", DOWN, 4096, SWAPPED),
+        ("wgrad", {"N": 2048, "K": 2048}, 64, NARROW),
+        ("fwd", {"N": 2048, "K": 1024}, 64, FLAT),
+        ("fwd", {"N": 256, "K": 1024}, 64, NARROW),
+        ("dgrad", {"N": 2048, "K": 1032}, 64, NARROW),
+        ("wgrad", {"N": 1032, "K": 6144}, 4096, NARROW),
+    ],
+)
+def test_the_configuration_of_a_problem(op, sizes, rows, chosen):
+    assert choose(op, M=rows * 8, E=8, **sizes) == chosen
+
+
+@given(
+    program=st.sampled_from(PROGRAMS),
+    accumulate=st.booleans(),
+    M=st.integers(1, 200_000),
+    E=st.integers(1, 1024),
+    N=st.integers(1, 1000).map(lambda n: 8 * n),
+    K=st.integers(1, 1000).map(lambda n: 8 * n),
+)
+def test_what_is_chosen_is_among_the_programs_kernels(program, accumulate, M, E, N, K):
+    op, out_dtype = program
+    chosen = Kernel(
+        op=op,
+        out_dtype=out_dtype,
+        accumulate=accumulate and op == "wgrad",
+        whole_slabs=whole_slabs(op, N=N, K=K),
+        config=choose(op, M=M, N=N, K=K, E=E),
+    )
+
+    assert chosen in kernels(op, out_dtype)
+
+
+@given(
+    op=st.sampled_from(["fwd", "dgrad", "wgrad"]),
+    config=st.sampled_from(CONFIGS),
+    M=st.integers(1, 5000),
+    N=st.integers(1, 200).map(lambda n: 8 * n),
+    K=st.integers(1, 200).map(lambda n: 8 * n),
+    data=st.data(),
+)
+def test_no_offs_lead_to_more_tiles_than_the_bound(op, config, M, N, K, data):
+    ends = data.draw(st.lists(st.integers(0, M), min_size=1, max_size=20))
+    tiles = walk(
+        op,
+        ends,
+        M=M,
+        N=N,
+        K=K,
+        cluster_rows=config.tile_rows * config.cluster_rows,
+        cluster_columns=config.tile_cols * config.cluster_cols,
+        band=config.band,
+    ).num_tiles
+
+    bound = config.max_tiles(op, M=M, N=N, K=K, E=len(ends))
+
+    assert tiles == bound if op == "wgrad" else tiles <= bound
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, None),
+        ({"N": 1028}, "needs N a multiple of 8, got 1028"),
+        ({"K": 4}, "needs K a multiple of 8, got 4"),
+        ({"E": 1025}, "needs at most 1024 experts, got 1025"),
+        (
+            {"M": MAX_EXTENT + 1},
+            "needs M at most 2147482623, so that its tiles' coordinates fit int32, got 2147482624",
+        ),
+        ({"accumulate": True}, "accumulates in wgrad only"),
+        ({"op": "wgrad", "accumulate": True}, None),
+    ],
+)
+def test_what_no_kernel_can_do_is_refused_with_the_rule_and_the_value(changed, reason):
+    assert refuse(problem(**changed)) == reason
