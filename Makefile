@@ -8,11 +8,12 @@ BENCH_OUT ?= reports
 EXTRAS   ?= dev$(if $(wildcard /proc/driver/nvidia/version),$(comma)gpu)
 BENCH_ID := smoke-$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: help bench bench-host test lint golden clean
+.PHONY: help bench bench-host previous test lint golden clean
 
 help:
 	@echo "make bench   measure the smoke suite on this machine and print its table"
 	@echo "make bench-host   what the harness itself costs: report, run file"
+	@echo "make previous REV=COMMIT   unpack that revision's kernels into .previous/COMMIT, for cake-bench run --previous"
 	@echo "make test    ruff, mypy, import contracts, pytest"
 	@echo "make golden  write the golden files and the run file's schema again; read the difference before you commit it"
 	@echo "make clean   remove the virtual environment and caches"
@@ -29,6 +30,15 @@ bench: $(VENV)/installed
 
 bench-host: $(VENV)/installed
 	$(BIN)/python -m tools.bench_host
+
+# A machine without git can then measure that revision: the folder says which it is.
+previous:
+	@case '$(REV)' in ''|*..*) echo "REV must name one commit, got '$(REV)'; say make previous REV=HEAD~1" >&2; exit 2; esac
+	git rev-parse --verify '$(REV)^{commit}'
+	rm -rf '.previous/$(REV)/cake_kernels'
+	mkdir -p '.previous/$(REV)'
+	git archive '$(REV)' cake_kernels | tar -x -C '.previous/$(REV)'
+	git rev-parse --short=12 '$(REV)^{commit}' >'.previous/$(REV)/REVISION'
 
 test: lint
 	$(BIN)/python -m pytest

@@ -13,6 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from harness.errors import RunFileError
 from harness.model.run import SCHEMA_VERSION, Run
 
+OPTIONAL = ("sources_sha256", "previous")
+"""Keys that stand in a file only where there is something to say: older files have none of them."""
+
 
 def dumps(run: Run) -> str:
     """Return the text of ``run``'s file: one line a row, so that two files can be compared line by line.
@@ -23,7 +26,7 @@ def dumps(run: Run) -> str:
         It holds what :func:`loads` would refuse: another type than its field's, a NaN, half a surrogate pair.
     """
     try:
-        fields = _adapter().dump_python(run, mode="json", warnings="error")
+        fields = _fields(run)
         lines = [f"{_compact(name)}:{_value(name, value)}" for name, value in fields.items()]
         text = "{\n" + ",\n".join(lines) + "\n}\n"
         text.encode("utf-8")
@@ -109,7 +112,7 @@ def loads(text: str, name: str) -> Run:
     except RunFileError as error:
         raise RunFileError(f"{name}: {error}") from error
     # Reading and writing again must give the same: an unknown or missing key would otherwise be lost in silence.
-    difference = _first_difference(fields, _adapter().dump_python(run, mode="json"), "")
+    difference = _first_difference(fields, _fields(run), "")
     if difference:
         raise RunFileError(f"{name}: {difference}")
     return run
@@ -123,6 +126,11 @@ def json_schema() -> dict[str, Any]:
 @cache
 def _adapter() -> TypeAdapter[Run]:
     return TypeAdapter(Run)
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    fields: dict[str, Any] = _adapter().dump_python(run, mode="json", warnings="error")
+    return {key: value for key, value in fields.items() if value or key not in OPTIONAL}
 
 
 def _compact(value: object) -> str:

@@ -1,9 +1,11 @@
-"""The arms of our own kernels: one class, two variants."""
+"""The arms of our own kernels: one class, two variants. What another revision's arms share with them stands below."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -15,6 +17,7 @@ from harness.model.machine import Machine
 from harness.model.run import ArmInfo
 
 _OPS: dict[str, registry.Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
+_FUNCTIONS = {"fwd": "forward", "dX": "dgrad", "dW": "wgrad"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,28 +29,37 @@ class CakeArm:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Return the registry's answer: each program's reason. On a CPU there is no kernel of ours to time."""
-        if reason := unsupported(case):
-            return reason
-        s = case.shape
-        problem = registry.Problem(
-            op=_OPS[case.op],
-            out_dtype="fp32" if case.out_dtype == "fp32" else "bf16",
-            arch=machine.arch,
-            M=s.M,
-            N=s.N,
-            K=s.K,
-            E=s.E,
-        )
-        return registry.why_not(problem, self.variant)
+        return unsupported(case) or registry.why_not(problem(registry, case, machine.arch), self.variant)
 
     def prepare(self, case: Case, operands: Operands) -> Prepared:
         """Allocate the output."""
-        a, b = pair(case, operands)
-        offs, out = operands.offs, new_output(case, operands.offs.device)
-        det = self.variant == "det"
-        launches: dict[str, Callable[[], torch.Tensor]] = {
-            "fwd": lambda: grouped_gemm.forward(a, b, offs, out=out, deterministic=det),
-            "dX": lambda: grouped_gemm.dgrad(a, b, offs, out=out, deterministic=det),
-            "dW": lambda: grouped_gemm.wgrad(a, b, offs, out_dtype=out.dtype, out=out, deterministic=det),
-        }
-        return Prepared(launch=launches[case.op], out=out)
+        return prepared(grouped_gemm, case, operands, self.variant)
+
+
+def problem(registry: ModuleType, case: Case, arch: str) -> Any:
+    """Return what that revision's registry calls ``case``, one that arms do."""
+    s = case.shape
+    return registry.Problem(op=_OPS[case.op], out_dtype=case.out_dtype, arch=arch, M=s.M, N=s.N, K=s.K, E=s.E)
+
+
+def prepared(grouped_gemm: ModuleType, case: Case, operands: Operands, variant: registry.Variant) -> Prepared:
+    """Allocate the output and bind that revision's public call to it."""
+    a, b = pair(case, operands)
+    out = new_output(case, operands.offs.device)
+    return Prepared(launch=public_call(grouped_gemm, case, variant, a, b, operands.offs, out), out=out)
+
+
+def public_call(
+    grouped_gemm: ModuleType,
+    case: Case,
+    variant: registry.Variant,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offs: torch.Tensor,
+    out: torch.Tensor,
+) -> partial[torch.Tensor]:
+    """Return the call of that revision's ``grouped_gemm`` that computes ``case`` into ``out``, not yet made."""
+    named: dict[str, object] = {"out": out, "deterministic": variant == "det"}
+    if case.op == "dW":
+        named["out_dtype"] = out.dtype
+    return partial(getattr(grouped_gemm, _FUNCTIONS[case.op]), a, b, offs, **named)

@@ -15,6 +15,7 @@ from harness import arms as arm_files
 from harness import cases as case_rules
 from harness import shapes as shape_files
 from harness.arms import Arm
+from harness.arms._previous import PreviousArm
 from harness.errors import UnknownName, UsageError
 from harness.model.case import OPS, Case
 from harness.model.run import SuiteCount
@@ -83,7 +84,8 @@ def selection(command: Callable[..., int]) -> Callable[..., int]:
             "--arm",
             "arms",
             metavar="ARM[,ARM]",
-            help="Only these arms, in this order; all: every arm. Default: all but reference.",
+            help="Only these arms, in this order; all: every arm. Default: all but reference. In both, those of another"
+            " revision only with --previous.",
         ),
         click.option(
             "--shapes",
@@ -133,14 +135,16 @@ def split_ops(ops: str | None) -> tuple[str, ...]:
     return names
 
 
-def select_arms(names: str | None) -> tuple[Arm, ...]:
+def select_arms(names: str | None, *, previous: bool = False) -> tuple[Arm, ...]:
     """Return the arms of a comma-separated list in that order; by default all but the reference, ours first.
 
-    ``all`` is every arm: the reference computes in FP32 and takes most of a large suite's time.
+    ``all`` is every arm: the reference computes in FP32 and takes most of a large suite's time. Those of another
+    revision are in both only where there is one: ``previous``.
     """
     if names is None or names == "all":
         every = [arm_files.load(name) for name in arm_files.names() if names or name != REFERENCE_ARM]
-        return tuple(sorted(every, key=_table_order))
+        here = (arm for arm in every if previous or not isinstance(arm, PreviousArm))
+        return tuple(sorted(here, key=_table_order))
     asked = [name.strip() for name in names.split(",")]
     twice = sorted({name for name in asked if asked.count(name) > 1})
     if twice:

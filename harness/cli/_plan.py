@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import click
 import torch
@@ -20,8 +20,10 @@ from harness.runner import Bench, why_not_row
 CHECKS_IN_CALLS = 20
 
 
-def print_plan(cases: Sequence[Case], bench: Bench, regimes: Sequence[Regime], timer: str) -> None:
-    """Print one line a row and the totals."""
+def print_plan(
+    cases: Sequence[Case], bench: Bench, regimes: Sequence[Regime], timer: str, *, controls: Collection[Case] = ()
+) -> None:
+    """Print one line a row and the totals; a row of ``controls`` is called one."""
     device = bench.session.device
     rate = _flops_per_s(device)
     flush_ns = _flush_ns(device)
@@ -34,7 +36,8 @@ def print_plan(cases: Sequence[Case], bench: Bench, regimes: Sequence[Regime], t
         total_s += 0.0 if note else seconds
         gib = memory_bytes(case, len(runnable)) / 2**30
         cost = f"about {seconds:.1f} s, {gib:.2f} GiB"
-        click.echo(f"{case.case_id}: {_arms(runnable)}; {cost}" + (f"; skipped: {note}" if note else ""))
+        name = f"{case.case_id} (control)" if case in controls else case.case_id
+        click.echo(f"{name}: {_arms(runnable)}; {cost}" + (f"; skipped: {note}" if note else ""))
     click.echo(
         f"{len(cases)} rows on {device.machine.product}, timer {timer}, {' and '.join(r.name for r in regimes)}, at"
         f" least {bench.session.groups} groups; about {total_s:.0f} s, from {rate / 1e12:.3g} TFLOP/s of one BF16"

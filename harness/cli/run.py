@@ -15,16 +15,19 @@ from rich.console import Console
 
 from harness import devices, runfile
 from harness.arms import Arm
+from harness.cli._affected import keep_affected
 from harness.cli._gate import exit_code, fail_below
 from harness.cli._options import Selection, duration_ns, read_shapes, select_arms, select_cases, selection
 from harness.cli._plan import print_plan
+from harness.cli._previous import compare_sides, open_previous, previous_options, recorded, with_kernels
 from harness.cli._progress import RowProgress
 from harness.cli._session import arm_infos, open_session, select_regimes, select_twin
 from harness.errors import ExitCode, UsageError
+from harness.kernels import Kernels, current
 from harness.machine import read_machine
 from harness.model.case import Case
 from harness.model.machine import Machine
-from harness.model.run import Row, Run, SuiteCount, row_key
+from harness.model.run import Previous, Row, Run, SuiteCount, row_key
 from harness.pages.summary import summarise
 from harness.profile import RANGE, profile_call
 from harness.protocols.regimes import Regime
@@ -32,6 +35,7 @@ from harness.revision import revision
 from harness.runner import Bench, measure_case
 
 DEFAULT_FOLDER = Path("reports")
+TOP = Path(__file__).resolve().parents[2]
 
 
 @click.command()
@@ -85,6 +89,7 @@ DEFAULT_FOLDER = Path("reports")
 @click.option(
     "--revision", "named_revision", metavar="REV", help="Revision of the measured tree, where git cannot tell it."
 )
+@previous_options
 @fail_below
 def command(
     chosen: Selection,
@@ -102,6 +107,8 @@ def command(
     dry_run: bool,
     profile: bool,
     named_revision: str | None,
+    previous: str | None,
+    only_affected: bool,
     fail_below: float | None,
 ) -> int:
     """Measure rows and write a run file after each.
@@ -114,31 +121,43 @@ def command(
       cake-bench run --suite moe-training --op dW --case '*E4*' --arm torch_grouped_mm,cublas_loop
       cake-bench run --shape E=8,M=4096,N=512,K=256,dist=lognormal:0.35 --op fwd --dry-run
       cake-bench run --suite smoke --op dW --case '*M777 bal' --arm cublas_loop --profile
+      cake-bench run --suite moe-training --arm cake_det,previous_det --previous HEAD~1 --only-affected
 
     \b
     Exit codes:
       0    measured
       1    a geomean of SOTA / new is below --fail-below
       2    usage, or an internal error
-      3    nothing measured
+      3    nothing measured, or no row is affected
       5    an arm failed its check, or a row failed
       130  Ctrl-C; the rows that are done are saved
     """
     if resume and (out or run_id):
         raise UsageError(f"--resume goes on with {resume}; leave out {'--out' if out else '--run-id'}")
     cases, counts = select_cases(read_shapes(chosen.shapes_file), chosen)
-    arms = select_arms(chosen.arms)
+    arms = select_arms(chosen.arms, previous=previous is not None)
+    other = open_previous(previous, arms, only_affected=only_affected, top=TOP)
+    arms = with_kernels(arms, other)
     if profile:
+        if only_affected:
+            raise UsageError("--only-affected does not apply to --profile; leave it out")
         _profile(cases, arms, device, seed)
         return ExitCode.OK
     session, timer_spec = open_session(device, timer, groups=groups, allow_busy=allow_busy)
     machine = session.device.machine
     bench = Bench(arms=arms, session=session, seed=seed, twins=select_twin(aa, arms, machine.device))
     in_regimes = select_regimes(regimes, machine.device)
+    kernels = current(revision(named_revision, top=TOP))
+    compared = compare_sides(cases, arms, machine.arch, kernels, other) if other else None
+    if compared and only_affected:
+        of, cases = len(cases), keep_affected(cases, compared)
+        controls = len(cases) - len(compared.affected)
+        click.echo(f"--only-affected: {len(compared.affected)} of {of} rows, and {controls} as controls", err=True)
     if dry_run:
-        print_plan(cases, bench, in_regimes, timer_spec)
+        print_plan(cases, bench, in_regimes, timer_spec, controls=compared.controls if compared else ())
         return ExitCode.OK
-    plan = _new_run(cases, counts, bench, in_regimes, timer_spec, _revision(named_revision), run_id)
+    beside = recorded(compared, cases, in_regimes) if compared else None
+    plan = _new_run(cases, counts, bench, in_regimes, timer_spec, kernels, beside, run_id)
     path = resume or (out or DEFAULT_FOLDER) / f"{plan.run_id}.json"
     if resume is None and path.exists():
         raise UsageError(f"{path} exists; choose another --run-id, or go on with it by --resume {path}")
@@ -169,17 +188,14 @@ def _profile(cases: Sequence[Case], arms: Sequence[Arm], device: str | None, see
     click.echo(f"one call of {arms[0].info.name} on {cases[0].case_id!r}, in the NVTX range {RANGE!r}")
 
 
-def _revision(named: str | None) -> str:
-    return revision(named, top=Path(__file__).resolve().parents[2])
-
-
 def _new_run(
     cases: Sequence[Case],
     counts: tuple[SuiteCount, ...],
     bench: Bench,
     regimes: Sequence[Regime],
     timer: str,
-    measured_revision: str,
+    kernels: Kernels,
+    previous: Previous | None,
     run_id: str | None,
 ) -> Run:
     now = datetime.now(UTC)
@@ -187,7 +203,7 @@ def _new_run(
     return Run(
         run_id=run_id or f"{now:%Y%m%dT%H%M%SZ}-{suites}-{secrets.token_hex(2)}",
         started=f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        revision=measured_revision,
+        revision=kernels.revision,
         timer=timer.partition(":")[0],
         heading=bench.session.timer.heading,
         protocol="paired_groups",
@@ -198,6 +214,8 @@ def _new_run(
         machines=(bench.session.device.machine,),
         planned=tuple(row_key(regime.name, case) for case in cases for regime in regimes),
         suite_counts=counts,
+        sources_sha256=kernels.sha256,
+        previous=previous,
     )
 
 
@@ -214,6 +232,7 @@ def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine) -> Ru
         "arms",
         "planned",
         "suite_counts",
+        "previous",
     )
     for name in same:
         if getattr(old, name) != getattr(plan, name):
@@ -224,6 +243,8 @@ def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine) -> Ru
         raise UsageError(
             f"--resume: run {old.run_id} measures revision {old.revision}, this tree is {plan.revision}; run anew"
         )
+    if old.sources_sha256 != plan.sources_sha256:
+        raise UsageError(f"--resume: cake_kernels has changed since run {old.run_id} began; run anew")
     for row in old.rows:
         if row.case not in cases:
             raise UsageError(f"--resume: sizes or source of {row.case.case_id!r} differ from those measured; run anew")

@@ -23,7 +23,7 @@ class Ratio:
     Attributes
     ----------
     against
-        Column: a role (``sota``, ``best_known``) or an arm's name.
+        Column: a role (``sota``, ``best_known``, ``previous``) or an arm's name.
     arm
         The arm behind it in this row.
     median
@@ -127,6 +127,8 @@ class ReportRow:
         Arms (twins apart) whose gap exceeds the limit; such a row is in no geomean.
     discarded
         Groups that were measured and thrown away.
+    control
+        Both revisions of ours run the same program; such a row is in no geomean and no count of *previous*.
     """
 
     device: str
@@ -141,6 +143,7 @@ class ReportRow:
     aa: tuple[Ratio, ...]
     host_bound: tuple[str, ...]
     discarded: Discards
+    control: bool
 
     def figure(self, arm: str) -> ArmFigure | None:
         """Return what is known of ``arm`` in this row."""

@@ -23,6 +23,12 @@ SOTA_ARMS = ("torch_grouped_mm", "cublas_loop", "cudnn")
 BEST_KNOWN = "best_known"
 """Role: in each row the fastest of all arms that are not ours."""
 
+PREVIOUS = "previous"
+"""Role: new in another revision of ours, loaded beside this one."""
+
+PREVIOUS_OF = {"cake_nondet": "previous_nondet", "cake_det": "previous_det"}
+"""New -> the arm that is *previous*: the same variant."""
+
 Metric = Literal["span", "busy"]
 
 LimitKind = Literal["failed", "unsupported", "skipped", "other-regime", "host-bound", "no-ratio"]
@@ -102,7 +108,7 @@ class RowRatio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How the rows of one device and regime stand in one column; host-bound rows are left out.
+    """How the rows of one device and regime stand in one column, but host-bound ones, and controls in *previous*.
 
     Attributes
     ----------
@@ -240,6 +246,8 @@ class Report:
         What the timer says its numbers are.
     revision
         Of the measured tree; one for all runs.
+    previous_revision
+        Of the other kernels of ours that were loaded beside it; empty where none were.
     notes
         What a reader must know before any number: ``sota``, where that column is not SOTA; ``revision``, where runs
         pool whose trees nobody can name.
@@ -263,6 +271,7 @@ class Report:
     protocol: str
     method_version: int
     revision: str
+    previous_revision: str
     notes: dict[str, str]
     run_ids: tuple[str, ...]
     seeds: tuple[int, ...]

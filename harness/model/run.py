@@ -26,6 +26,7 @@ within a block.
 # Becomes the name of a file, on any system.
 _RUN_ID = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 _LAUNCHED = re.compile(r".* x [1-9][0-9]*", re.DOTALL)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +215,28 @@ class SuiteCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Previous:
+    """The other revision of ``cake_kernels`` that a run measured beside its own.
+
+    Attributes
+    ----------
+    revision
+        A commit and where it came from: ``1a2b3c4 (git)``, ``unknown``.
+    sources_sha256
+        As in :class:`Run`.
+    controls
+        The :func:`row_key` of every planned row that runs the same program in both revisions.
+    """
+
+    revision: str
+    sources_sha256: str
+    controls: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _refuse_other_than_sha256("previous.sources_sha256", self.sources_sha256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Everything that one run recorded.
 
@@ -235,6 +258,11 @@ class Run:
         The :func:`row_key` of every row that the run set out to measure, in order.
     suite_counts
         The size of each suite's classes, so that a table can say "n of".
+    sources_sha256
+        Of ``cake_kernels``: the SHA-256 of the lines ``<SHA-256 of a file>  <its path in the package>``, sorted by
+        path, as ``sha256sum`` writes them. Empty where it is not known.
+    previous
+        The other revision of ours, where one was loaded.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -252,6 +280,8 @@ class Run:
     machines: tuple[Machine, ...]
     planned: tuple[str, ...]
     suite_counts: tuple[SuiteCount, ...]
+    sources_sha256: str = ""
+    previous: Previous | None = None
     rows: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
@@ -267,6 +297,10 @@ class Run:
         self._refuse_twice("row", [row_key(row.regime, row.case) for row in self.rows])
         names = {arm.name for arm in self.arms}
         self._refuse_unknown("twin_of", {arm.twin_of for arm in self.arms if arm.twin_of}, names)
+        if self.sources_sha256:
+            _refuse_other_than_sha256("sources_sha256", self.sources_sha256)
+        if self.previous:
+            self._refuse_unknown("previous.controls", set(self.previous.controls), set(self.planned))
         for row in self.rows:
             self._refuse_impossible(row, names)
 
@@ -298,6 +332,11 @@ class Run:
 
     def _error(self, text: str) -> RunFileError:
         return RunFileError(f"run {self.run_id}: {text}")
+
+
+def _refuse_other_than_sha256(what: str, value: str) -> None:
+    if not _SHA256.fullmatch(value):
+        raise RunFileError(f"{what} must be 64 hex digits, got {value!r}")
 
 
 def row_key(regime: str, case: Case) -> str:

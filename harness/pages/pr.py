@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.model.report import Report
+from harness.model.report import PREVIOUS_OF, Report
 from harness.pages.markdown import words
 from harness.pages.markdown.aa import aa_meaning, aa_table, noise_floor
 from harness.pages.markdown.clock_table import clock_table, energy_note
@@ -134,6 +134,7 @@ def _arms(report: Report) -> str:
     rows = []
     for arm in report.arms:
         role = "new" if arm.name == report.new.name else ("ours" if arm.is_cake else "baseline")
+        role = "previous" if arm.name == PREVIOUS_OF.get(report.new.name) else role
         role = "A/A twin" if arm.twin_of else role
         figures = [figure for row in report.rows if (figure := row.figure(arm.name)) is not None]
         timed = sum(figure.status == "measured" for figure in figures)

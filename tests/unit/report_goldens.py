@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import plugins, runfile
 from harness.model.case import Case
-from harness.model.run import Discarded, GroupState, Row, Run, SuiteCount
+from harness.model.run import Discarded, GroupState, Previous, Row, Run, SuiteCount
 from harness.pages.summary import summarise
 from tests.unit.report_runs import H200, case, row, run, skipped
 
@@ -40,6 +40,7 @@ GOLDENS = (
     Golden(name="small", runs=("small",), columns=("tflops", "clock", "class", "check", "note", "sizes")),
     Golden(name="pool", runs=("card-a", "card-b")),
     Golden(name="regimes", runs=("regimes",), columns=("aa", "cycles")),
+    Golden(name="previous", runs=("previous",), what="Two more stages for dW"),
     Golden(name="noisy", runs=("noisy",), what="Smaller tiles for *short* experts"),
 )
 
@@ -127,6 +128,40 @@ def cards() -> Iterator[tuple[str, Run]]:
         ]
         machine = replace(H200, board=board)
         yield name, run(*rows, arms=(new, t, q), run_id=f"20260103-090000-{name}", machines=[machine], counts=counts)
+
+
+def previous() -> Run:
+    """Both variants beside those of another revision: dW is affected, one row of each operation is a control."""
+    new, det, old, old_det, t = "cake_nondet", "cake_det", "previous_nondet", "previous_det", "torch_grouped_mm"
+
+    def timed(of: Case, spans: dict[str, int]) -> Row:
+        return row(of, {arm: around(middle, step=0.0001 * len(arm)) for arm, middle in spans.items()})
+
+    def dw(kind: str, sizes: tuple[int, ...]) -> Case:
+        return case(f"gate_up E4 M112576 {kind}", N=4096, K=6144, sizes=sizes)
+
+    rows = (
+        timed(
+            case("down E4 M112576 bal", op="fwd", N=6144, K=2048),
+            {new: 3_905_000, det: 3_951_000, old: 3_903_000, old_det: 3_949_500, t: 4_010_000},
+        ),
+        timed(
+            dw("bal", (28144,) * 4),
+            {new: 7_601_000, det: 7_720_000, old: 7_893_000, old_det: 8_004_000, t: 8_020_000},
+        ),
+        timed(
+            dw("skew", (54036, 27018, 18012, 13510)),
+            {new: 7_722_000, det: 7_900_000, old: 7_690_000, old_det: 8_101_000, t: 8_150_000},
+        ),
+        timed(
+            case("down E4 M112576 bal", N=6144, K=2048),
+            {new: 4_001_000, det: 4_052_000, old: 4_003_000, old_det: 4_050_000, t: 4_120_000},
+        ),
+    )
+    made = run(*rows, arms=(new, det, old, old_det, t), run_id="20260106-110000-previous")
+    controls = tuple(key for key in made.planned if "down E4" in key)
+    beside = Previous(revision="0a1b2c3 (git)", sources_sha256="0a" * 32, controls=controls)
+    return replace(made, sources_sha256="1b" * 32, previous=beside)
 
 
 def noisy() -> Run:
@@ -289,10 +324,16 @@ def traced(
     )
 
 
+def built() -> Iterator[tuple[str, Run]]:
+    """Every stored run, made anew."""
+    yield from (("small", small()), ("regimes", regimes()), ("noisy", noisy()), ("previous", previous()))
+    yield from cards()
+
+
 def write_all() -> None:
     """Write every stored run and every page."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, made in (("small", small()), ("regimes", regimes()), ("noisy", noisy()), *cards()):
+    for name, made in built():
         runfile.save(made, stored(name))
     for golden in GOLDENS:
         for form, suffix in FORMATS.items():

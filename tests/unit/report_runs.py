@@ -29,6 +29,10 @@ H200 = Machine(
 ARMS = {
     "cake_nondet": ArmInfo(name="cake_nondet", key="", is_cake=True, note="non-deterministic variant"),
     "cake_det": ArmInfo(name="cake_det", key="", is_cake=True, note="deterministic variant"),
+    "previous_nondet": ArmInfo(
+        name="previous_nondet", key="", is_cake=True, note="cake_kernels of revision 0a1b2c3 (git)"
+    ),
+    "previous_det": ArmInfo(name="previous_det", key="", is_cake=True, note="cake_kernels of revision 0a1b2c3 (git)"),
     "torch_grouped_mm": ArmInfo(name="torch_grouped_mm", key="t", is_cake=False, note="torch._grouped_mm"),
     "cublas_loop": ArmInfo(name="cublas_loop", key="c", is_cake=False, note="group sizes known on the host"),
     "cudnn": ArmInfo(name="cudnn", key="d", is_cake=False, note="fastest of its plans"),

@@ -2,7 +2,7 @@ import pytest
 
 from harness import plugins, runfile
 from harness.model.run import Run
-from tests.unit.report_goldens import FOLDER, FORMATS, GOLDENS, Golden, cards, load, noisy, regimes, small, stored
+from tests.unit.report_goldens import FOLDER, FORMATS, GOLDENS, Golden, built, load, stored
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -13,7 +13,7 @@ def test_a_stored_run_gives_the_stored_page_byte_for_byte(golden: Golden, form: 
     assert golden.page(form, load(golden)).encode() == expected
 
 
-@pytest.mark.parametrize(("name", "made"), [("small", small()), ("regimes", regimes()), ("noisy", noisy()), *cards()])
+@pytest.mark.parametrize(("name", "made"), tuple(built()))
 def test_the_stored_runs_are_those_that_the_builders_make(name: str, made: Run) -> None:
     assert runfile.load(stored(name)) == made
 

@@ -8,9 +8,12 @@ import pytest
 
 from harness import runfile
 from harness.errors import RunFileError
-from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, GroupState, Row, Run, SuiteCount, row_key
+from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, GroupState, Previous, Row, Run, SuiteCount, row_key
 from harness.model.sample import Samples
 from tests.bench import machine, small_case
+
+REPORTS = Path(__file__).parents[2] / "reports" / "h200"
+COMMITTED = sorted(path for path in REPORTS.glob("*/*.json") if path.parent.name != "doctor")
 
 
 def small_run() -> Run:
@@ -80,6 +83,33 @@ def test_what_is_written_reads_back_equal_and_writes_the_same_bytes(tmp_path: Pa
     assert runfile.dumps(runfile.load(path)) == path.read_text()
 
 
+def with_previous() -> Run:
+    run = small_run()
+    beside = Previous(revision="0ld (git)", sources_sha256="0a" * 32, controls=(run.planned[0],))
+    return replace(run, sources_sha256="1b" * 32, previous=beside)
+
+
+def test_what_measured_another_revision_reads_back_equal() -> None:
+    text = runfile.dumps(with_previous())
+
+    assert runfile.loads(text, "x.json") == with_previous()
+    assert json.loads(text)["previous"] == {
+        "revision": "0ld (git)",
+        "sources_sha256": "0a" * 32,
+        "controls": ["boost/test/fwd tiny"],
+    }
+
+
+def test_optional_keys_stand_only_where_there_is_something_to_say() -> None:
+    assert not set(runfile.OPTIONAL) & json.loads(runfile.dumps(small_run())).keys()
+    assert set(runfile.OPTIONAL) < json.loads(runfile.dumps(with_previous())).keys()
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_every_committed_run_file_loads_and_writes_the_same_bytes(path: Path) -> None:
+    assert runfile.dumps(runfile.load(path)) == path.read_text()
+
+
 def test_each_row_is_one_line(tmp_path: Path) -> None:
     lines = runfile.dumps(small_run()).splitlines()
 
@@ -142,6 +172,18 @@ def test_a_time_below_the_floor_of_its_row_cannot_be_loaded() -> None:
         ({"suite_counts__0__count": 0}, "suite_counts of 'test', fwd: count must be >= 1, got 0"),
         ({"groups": 0}, "run r1: groups must be >= 1, got 0"),
         ({"run_id": "../../r1"}, r"run_id must be 1 to 100 letters, digits, .* got '../../r1'"),
+        ({"sources_sha256": "1B" * 32}, f"sources_sha256 must be 64 hex digits, got '{'1B' * 32}'"),
+        ({"sources_sha256": ""}, "the file has the unknown key 'sources_sha256'"),
+        ({"previous": None}, "the file has the unknown key 'previous'"),
+        ({"previous": {"revision": "r", "controls": []}}, "previous.sources_sha256: Field required"),
+        (
+            {"previous": {"revision": "r", "sources_sha256": "", "controls": []}},
+            "previous.sources_sha256 must be 64 hex digits, got ''",
+        ),
+        (
+            {"previous": {"revision": "r", "sources_sha256": "0" * 64, "controls": ["z"]}},
+            r"previous.controls must be one of the run's \['boost/test/dX tiny', 'boost/test/fwd tiny'\], got 'z'",
+        ),
         ({"machines__0__peak_flops": -1.0}, "peak_flops of machine 'Test CPU' must be a finite number >= 1, got -1.0"),
     ],
 )

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from harness.model.case import Case
 from harness.model.conditions import Discards
 from harness.model.figures import ReportRow
-from harness.model.report import Limit, Missing, Report, RowName
+from harness.model.report import PREVIOUS, Limit, Missing, Report, RowName
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.items import Item
-from harness.pages.markdown.numbers import counted, percent
+from harness.pages.markdown.numbers import counted, percent, speedup, speedup_range
 
 FAILED_NAMED = 10
 """Failed, host-bound or missing rows that a line names."""
@@ -76,7 +76,7 @@ def excluded_lines(report: Report) -> tuple[Item, ...]:
     )
     regimes = dict.fromkeys(row.regime for row in report.rows)
     discarded = (line for regime in regimes for line in _discarded(report, regime))
-    return tuple(Item(line=line) for line in (*_host_bound(report), *without, *discarded))
+    return tuple(Item(line=line) for line in (*_host_bound(report), *_controls(report), *without, *discarded))
 
 
 def _unsupported(report: Report, arm: str, reasons: tuple[_Reason, ...]) -> Item:
@@ -121,6 +121,22 @@ def _host_bound(report: Report) -> Iterator[str]:
             names = tuple(RowName(device=row.device, regime=row.regime, case=row.case) for row, _ in rows)
             named = f"{_rows(report, names)}, gaps from {percent(gaps[0])} to {percent(gaps[-1])}"
         yield f"Host-bound by {_arm(report, arm)}{_in(report, regime)}, so in no geomean and no count: {named}"
+
+
+def _controls(report: Report) -> Iterator[str]:
+    """Yield one line a regime on the controls, with their ratios to previous."""
+    controls = [(row, ratio) for row in report.rows if row.control and (ratio := row.ratio(PREVIOUS))]
+    for regime in dict.fromkeys(row.regime for row, _ in controls):
+        here = [(row, ratio) for row, ratio in controls if row.regime == regime]
+        if len(here) <= FAILED_NAMED:
+            named = ", ".join(f"{words.row(row.case)} {speedup_range(ratio)}" for row, ratio in here)
+        else:
+            medians = sorted(ratio.median for _, ratio in here)
+            named = f"{words.rows(row.case for row, _ in here)} from {speedup(medians[0])} to {speedup(medians[-1])}"
+        yield (
+            f"Controls{_in(report, regime)}, the same program in both revisions, so in no geomean and no count of"
+            f" {words.direction(report, PREVIOUS)}: {named}"
+        )
 
 
 def _discarded(report: Report, regime: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ _PROTOCOLS = {"paired_groups": "paired groups in balanced order"}
 
 
 def environment_line(report: Report, environment: Environment) -> str:
-    """Return the line of one machine: device; versions; settings; timer; regimes; groups; revision; runs."""
+    """Return the line of one machine: device; versions; settings; timer; regimes; groups; revisions; runs."""
     machine = environment.machine
     parts = [
         ", ".join((_device(machine), *_versions(machine))),
@@ -29,6 +29,7 @@ def environment_line(report: Report, environment: Environment) -> str:
         _regimes(environment),
         _groups(report, environment.groups),
         f"revision {_revision(report.revision)}",
+        f"previous revision {_revision(report.previous_revision)}" if report.previous_revision else "",
         f"run {', '.join(escape(run) for run in environment.run_ids)}",
     ]
     return "; ".join(part for part in parts if part)

@@ -96,7 +96,8 @@ def _of_clocks(report: Report, ratio: Ratio) -> str:
 
 
 def _remarks(report: Report, row: ReportRow) -> str:
-    remarks = [f"host-bound: {', '.join(escape(arm) for arm in row.host_bound)}"] if row.host_bound else []
+    remarks = ["control"] if row.control else []
+    remarks += [f"host-bound: {', '.join(escape(arm) for arm in row.host_bound)}"] if row.host_bound else []
     remarks += [_of_clocks(report, ratio) for ratio in row.ratios if cycles_matter(row, ratio)]
     if row.discarded.total:
         remarks.append(f"{counted(row.discarded.total, 'group')} discarded")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from harness.model.case import OPS
 from harness.model.figures import CLOCK_APART
-from harness.model.report import BEST_KNOWN, SOTA, SOTA_ARMS, Report
+from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA, SOTA_ARMS, Report
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.geomean_table import BUSY_APART
@@ -57,6 +57,16 @@ def terms(report: Report) -> tuple[str, ...]:
         other = "" if report.new.is_cake else "other "
         best = words.column(report, BEST_KNOWN)
         lines.append(f"**{best}**: in each row the fastest of all {other}arms that are not ours.")
+    if PREVIOUS in report.columns:
+        lines.append(
+            f"**{PREVIOUS}**: {escape(PREVIOUS_OF[report.new.name])}, the same variant of ours in another revision,"
+            " loaded beside this one."
+        )
+    if any(row.control for row in report.rows):
+        lines.append(
+            f"**Control**: a row in which both revisions of ours run the same program, so that {PREVIOUS} / new shows"
+            f" what is not the program's; it is in no geomean and no count of {PREVIOUS}."
+        )
     lines += [
         "**Geomean**: geometric mean of the rows' ratios (lowest-highest row); *count* is how many rows are in it, of"
         " how many the suite has. Means and counts use unrounded ratios.",

@@ -14,7 +14,7 @@ NAMED_ROWS = 3
 
 
 def column(report: Report, against: str) -> str:
-    """Return what a column compares with: ``SOTA``, ``best known``, or an arm's name.
+    """Return what a column compares with: ``SOTA``, ``best known``, ``previous``, or an arm's name.
 
     New is never its own baseline. Where it is itself one of those that a role is chosen from, what is left is not that
     role, and is not called so.

@@ -61,6 +61,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         protocol=runs[0].protocol,
         method_version=runs[0].method_version,
         revision=runs[0].revision,
+        previous_revision=next((run.previous.revision for run in runs if run.previous), ""),
         notes=notes(runs, new_arm),
         run_ids=tuple(run.run_id for run in runs),
         seeds=tuple(sorted({run.seed for run in runs})),

@@ -10,6 +10,7 @@ from harness.model.case import OPS
 from harness.model.figures import ReportRow
 from harness.model.report import SOTA, Geomean, Metric, Report
 from harness.model.run import ArmInfo, Run
+from harness.pages.summary.roles import counts
 from harness.stats.geomean import geomean
 from harness.stats.median import median
 from harness.stats.spread import shows_noise
@@ -62,7 +63,7 @@ def _class(row: ReportRow) -> Class:
 def _geomean(
     key: tuple[str, str, Class], rows: list[ReportRow], new: str, against: str, metric: Metric, expected_n: int
 ) -> Geomean:
-    found = [ratio for row in rows if not row.host_bound and (ratio := row.ratio(against)) is not None]
+    found = [ratio for row in rows if counts(row, against) and (ratio := row.ratio(against)) is not None]
     each = (ratio.median if metric == "span" else ratio.busy_median for ratio in found)
     values = [value for value in each if value is not None]
     spreads = [r.spread for r in found if metric == "span" and r.spread is not None and shows_noise(r.groups)]

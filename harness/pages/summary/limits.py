@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from harness.model.figures import ReportRow
-from harness.model.report import BEST_KNOWN, SOTA, Limit, LimitKind, Missing, RowName
+from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA, Limit, LimitKind, Missing, RowName
 from harness.model.run import ArmInfo, Run, row_key
 from harness.pages.summary.pool import PooledRow
 
@@ -76,7 +76,7 @@ def _of_row(row: ReportRow, new: ArmInfo, columns: tuple[str, ...]) -> Iterator[
     if figure is None or figure.span_ns is None:
         yield "no-ratio", "", f"{new.name} has no time"
         return
-    behind: dict[str, str | None] = {SOTA: row.sota, BEST_KNOWN: row.best_known}
+    behind = {SOTA: row.sota, BEST_KNOWN: row.best_known, PREVIOUS: PREVIOUS_OF.get(new.name)}
     for column in columns:
         if row.ratio(column) is not None:
             continue

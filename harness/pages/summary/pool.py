@@ -31,13 +31,20 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledRow:
-    """One case in one regime on one model of device: what every run says of it. Skipped attempts stand apart."""
+    """One case in one regime on one model of device: what every run says of it. Skipped attempts stand apart.
+
+    Attributes
+    ----------
+    control
+        Every run that has it and compared two revisions of ours found the same program in both.
+    """
 
     device: str
     regime: str
     case: Case
     measurements: tuple[Measurement, ...]
     skipped: tuple[str, ...]
+    control: bool
 
     @property
     def timed(self) -> frozenset[str]:
@@ -52,8 +59,8 @@ def check_poolable(runs: Sequence[Run]) -> None:
     ------
     UsageError
         No run; a run without arms; one run twice, or a copy of it; another timer, method version, protocol or
-        revision; on one model of device another version of torch, CUDA, driver or cuDNN, another power limit, ECC or
-        MIG state.
+        revision; other sources of ``cake_kernels``, of this revision or of the previous one; on one model of device
+        another version of torch, CUDA, driver or cuDNN, another power limit, ECC or MIG state.
     """
     if not runs:
         raise UsageError("a report needs at least one run, got none")
@@ -71,8 +78,23 @@ def check_poolable(runs: Sequence[Run]) -> None:
                     f"runs {first.run_id!r} and {run.run_id!r} cannot pool: {what.replace('_', ' ')} must be the same,"
                     f" got {one!r} and {other!r}; report them one by one"
                 )
+    _refuse_other_sources(runs)
     _refuse_other_stacks(runs)
     _refuse_copies(runs)
+
+
+def _refuse_other_sources(runs: Sequence[Run]) -> None:
+    """Refuse two runs whose kernels differ, where both say what they measured: a revision's name may not tell."""
+    ours = [(run, run.sources_sha256) for run in runs if run.sources_sha256]
+    others = [(run, run.previous.sources_sha256) for run in runs if run.previous]
+    for what, found in (("cake_kernels", ours), ("the previous cake_kernels", others)):
+        for run, digest in found[1:]:
+            known, first = found[0]
+            if digest != first:
+                raise UsageError(
+                    f"runs {known.run_id!r} and {run.run_id!r} cannot pool: the sources of {what} must be the same, got"
+                    f" SHA-256 {first[:12]} and {digest[:12]}; report them one by one"
+                )
 
 
 def _refuse_other_stacks(runs: Sequence[Run]) -> None:
@@ -208,19 +230,31 @@ def pool(runs: Sequence[Run], places: tuple[Environment, ...]) -> tuple[PooledRo
             key = (places[place].device, row.regime, row.case)
             found.setdefault(key, []).append(Measurement(place=place, row=row))
     devices = list(dict.fromkeys(place.device for place in places))
+    controls = _controls(runs)
     ordered = sorted(found.items(), key=lambda item: (devices.index(item[0][0]), _rank(item[0][1])))
-    return tuple(_pooled(device, regime, case, tried) for (device, regime, case), tried in ordered)
+    return tuple(
+        _pooled(device, regime, case, tried, control=row_key(regime, case) in controls)
+        for (device, regime, case), tried in ordered
+    )
+
+
+def _controls(runs: Sequence[Run]) -> set[str]:
+    """Return the rows that are controls wherever a run compared two revisions."""
+    compared = [(run, set(run.previous.controls)) for run in runs if run.previous]
+    affected = {key for run, controls in compared for key in run.planned if key not in controls}
+    return {key for _, controls in compared for key in controls} - affected
 
 
 def _rank(regime: str) -> int:
     return REGIMES.index(regime) if regime in REGIMES else len(REGIMES)
 
 
-def _pooled(device: str, regime: str, case: Case, tried: list[Measurement]) -> PooledRow:
+def _pooled(device: str, regime: str, case: Case, tried: list[Measurement], *, control: bool) -> PooledRow:
     return PooledRow(
         device=device,
         regime=regime,
         case=case,
         measurements=tuple(m for m in tried if not m.row.skipped),
         skipped=tuple(dict.fromkeys(m.row.skipped for m in tried if m.row.skipped)),
+        control=control,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from harness.errors import UnknownName, UsageError
-from harness.model.figures import ArmFigure
-from harness.model.report import BEST_KNOWN, SOTA, SOTA_ARMS
+from harness.model.figures import ArmFigure, ReportRow
+from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA, SOTA_ARMS
 from harness.model.run import ArmInfo
 
 REFERENCE = "reference"
@@ -28,13 +28,14 @@ def choose_new(arms: tuple[ArmInfo, ...], timed: Collection[str], new: str | Non
 def choose_columns(
     arms: tuple[ArmInfo, ...], timed: Collection[str], new: ArmInfo, against: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return SOTA, best known where it can differ from SOTA, and the arms asked for, each once."""
+    """Return SOTA, best known where it can differ from SOTA, previous where it has run, and the arms asked for."""
     for name in against:
         _refuse_wrong("against", name, arms)
         if name == new.name:
             raise UsageError(f"against must name another arm than new, got {name!r} for both; choose another --new")
     can_differ = any(_is_baseline(arm, new) and arm.name in timed and arm.name not in SOTA_ARMS for arm in arms)
-    return tuple(dict.fromkeys((SOTA, *((BEST_KNOWN,) if can_differ else ()), *against)))
+    roles = ((SOTA, True), (BEST_KNOWN, can_differ), (PREVIOUS, PREVIOUS_OF.get(new.name) in timed))
+    return tuple(dict.fromkeys((*(role for role, has_run in roles if has_run), *against)))
 
 
 def sota(figures: Iterable[ArmFigure], new: ArmInfo) -> str | None:
@@ -46,6 +47,12 @@ def best_known(figures: Iterable[ArmFigure], arms: tuple[ArmInfo, ...], new: Arm
     """Return the fastest of all arms in the row that are not ours, never the new arm."""
     baselines = {arm.name for arm in arms if _is_baseline(arm, new)}
     return _fastest(figure for figure in figures if figure.arm in baselines)
+
+
+def counts(row: ReportRow, against: str) -> bool:
+    """Return whether the row's ratio to ``against`` may enter a geomean or a count."""
+    of_previous = against == PREVIOUS or against in PREVIOUS_OF.values()
+    return not row.host_bound and not (row.control and of_previous)
 
 
 def _comparable(arms: tuple[ArmInfo, ...]) -> dict[str, ArmInfo]:

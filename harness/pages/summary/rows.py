@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from harness.model.conditions import Discards
 from harness.model.figures import ArmFigure, Ratio, ReportRow
-from harness.model.report import BEST_KNOWN, SOTA
+from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA
 from harness.model.run import ArmInfo, ArmOutcome, Row
 from harness.pages.summary.discards import discards
 from harness.pages.summary.pool import PooledRow
@@ -35,7 +35,11 @@ def report_row(pooled: PooledRow, arms: tuple[ArmInfo, ...], new: ArmInfo, colum
     figures = tuple(
         _figure(pooled, arm, new.name, outcomes) for arm in arms if (outcomes := _outcomes(pooled, arm.name))
     )
-    roles = {SOTA: sota(figures, new), BEST_KNOWN: best_known(figures, arms, new)}
+    roles = {
+        SOTA: sota(figures, new),
+        BEST_KNOWN: best_known(figures, arms, new),
+        PREVIOUS: PREVIOUS_OF.get(new.name),
+    }
     paired = {figure.arm: figure.paired for figure in figures}
     twins = {arm.name: arm.twin_of for arm in arms if arm.twin_of}
     against_itself = ((twin, _ratio(pooled, arm, twin)) for twin, arm in twins.items())
@@ -53,6 +57,7 @@ def report_row(pooled: PooledRow, arms: tuple[ArmInfo, ...], new: ArmInfo, colum
         aa=tuple(replace(ratio, against=twin) for twin, ratio in against_itself if ratio is not None),
         host_bound=tuple(f.arm for f in figures if f.arm not in twins and f.gap is not None and f.gap > HOST_BOUND_GAP),
         discarded=sum((discards(m.row.discarded) for m in pooled.measurements), Discards()),
+        control=pooled.control,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.model.figures import ReportRow
 from harness.model.report import RowRatio, Standing
+from harness.pages.summary.roles import counts
 from harness.stats.chance import highest_by_chance, rows_by_chance
 from harness.stats.median import median
 from harness.stats.percentile import percentile
@@ -24,7 +25,7 @@ def _standing(rows: tuple[ReportRow, ...], device: str, regime: str, against: st
     here = tuple(
         RowRatio(row=row, ratio=ratio)
         for row in rows
-        if (row.device, row.regime) == (device, regime) and not row.host_bound and (ratio := row.ratio(against))
+        if (row.device, row.regime) == (device, regime) and counts(row, against) and (ratio := row.ratio(against))
     )
     above = sorted((r for r in here if r.ratio.median > 1), key=lambda r: (-r.ratio.median, r.row.case.case_id))
     below = sorted((r for r in here if r.ratio.median < 1), key=lambda r: (r.ratio.median, r.row.case.case_id))
