@@ -136,11 +136,15 @@ def config_of(name: str):
     """Return the configuration of a name."""
     from cake_kernels.grouped_gemm.sm90.config import Config
 
-    found = re.fullmatch(r"(\d+)x(\d+)_c(\d)x(\d)_s(\d)_b(\d+)(_swap)?", name)
+    found = re.fullmatch(r"(\d+)x(\d+)_c(\d)x(\d)_s(\d)_b(\d+)(_swap)?(?:_l(\d+))?", name)
     if found is None:
         raise SystemExit(f"a configuration looks like 256x192_c1x2_s3_b8 or ..._swap, got {name!r}")
     keys = ("tile_m", "tile_n", "cluster_m", "cluster_n", "stages", "band")
-    return Config(**dict(zip(keys, map(int, found.groups()[:6]), strict=True)), swap=found[7] is not None)
+    return Config(
+        **dict(zip(keys, map(int, found.groups()[:6]), strict=True)),
+        swap=found[7] is not None,
+        looks=int(found[8] or 0),
+    )
 
 
 def run_check(task: str) -> str:

@@ -17,6 +17,7 @@
 // expert and the macros alone.
 
 #include "ptx/barriers.cuh"
+#include "ptx/global_memory.cuh"
 #include "ptx/integers.cuh"
 #include "ptx/registers.cuh"
 #include "ptx/shared_memory.cuh"
@@ -25,7 +26,7 @@
 #include "tile_walk.cuh"
 
 // ---- constants -----------------------------------------------------------------------------------------------------
-// Macros, each a number: OP, SWAP, TILE_M, TILE_N, CLUSTER_M, CLUSTER_N, STAGES, STAGING, BAND, WHOLE_SLABS, OUT_FP32,
+// Macros, each a number: OP, SWAP, TILE_M, TILE_N, CLUSTER_M, CLUSTER_N, STAGES, STAGING, BAND, LOOKS, WHOLE_SLABS, OUT_FP32,
 // ACCUMULATE, MAX_EXPERTS. grouped_gemm/sm90/config.py says what each may be.
 
 #if OP == 0
@@ -95,12 +96,19 @@ static_assert(kWgrad || (!kFp32 && !kAccumulate), "only wgrad writes FP32 or acc
 
 using Walk = TileWalk<!kWgrad, kTileRows * kClusterRows, BAND>;
 
+// How far the clusters of a launch are; zeros between launches.
+struct Pace {
+    int begun;  // tiles
+    int done;   // clusters
+};
+
 // What a launch is given. Strides of the output in elements.
 struct Problem {
     const int* offs;
     void* out;
     i64 out_row_stride;
     i64 out_expert_stride;
+    Pace* pace;
     int num_experts;
     int M;
     int N;
@@ -180,6 +188,21 @@ __device__ __forceinline__ void load_operand(const TensorMap& map, u32 smem, u32
     }
 }
 
+// Clusters that begin their tiles together find in the L2 what another has just read. So a cluster looks, before its tile
+// number `turn`, whether all that have one have begun theirs, LOOKS times at most: a wait that aligns timing, on which no
+// result depends and which ends by itself. Two launches that run at once disturb each other's pace and nothing else.
+__device__ __forceinline__ void keep_pace(Pace& pace, int turn, int num_tiles) {
+    add_relaxed(&pace.begun, 1);
+    const int all = min(num_tiles, (turn + 1) * int(num_clusters()));
+    for (int look = 0; look < LOOKS && load_relaxed(&pace.begun) < all; ++look) continue;
+}
+
+__device__ __forceinline__ void leave_pace(Pace& pace) {
+    if (fetch_add_relaxed(&pace.done, 1) + 1 < int(num_clusters())) return;
+    store_relaxed(&pace.begun, 0);
+    store_relaxed(&pace.done, 0);
+}
+
 __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, const TensorMap& row_map,
                                         const TensorMap& col_map, u32 smem, int cta_row, int cta_col) {
     constexpr u32 kRowsOffset = kSwap ? kTileABytes : 0;
@@ -190,9 +213,12 @@ __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, cons
     ring.phase = 1;  // the stages are free at first: the phase before the first counts as complete
     ClusterTile t{};
     const int num_tiles = walk.num_tiles();
+    const bool first_cta = cta_row + cta_col == 0;
+    int turn = 0;
     for (int number = cluster_id(); number < num_tiles; number += num_clusters()) {
         t = walk.at(number, t.group);
         const Tile tile = tile_of(p, walk, t, cta_row, cta_col);
+        if (LOOKS && first_cta) keep_pace(*p.pace, turn++, num_tiles);
         const int k_end = tile.k_begin + tile.k_length;
 #pragma unroll 1
         for (int k = tile.k_begin; k < k_end; k += kBlockK) {
@@ -206,6 +232,7 @@ __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, cons
             ring.advance();
         }
     }
+    if (LOOKS && first_cta) leave_pace(*p.pace);
     // Until every stage is free again other CTAs may still arrive at this one's barriers.
     for (int i = 0; i < STAGES; ++i) {
         mbarrier_wait(empty_barrier(smem, ring.stage), ring.phase);

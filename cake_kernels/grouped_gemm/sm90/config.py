@@ -49,6 +49,8 @@ class Config:
         False: M of the MMA is the output's rows. True: its columns.
     band
         Cluster rows of a band of the tile walk.
+    looks
+        How often a cluster looks, before each of its tiles, whether the others have begun theirs; 0: it does not wait.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class Config:
     stages: int
     swap: bool
     band: int
+    looks: int = 0
 
     def __post_init__(self) -> None:
         rules = (
@@ -73,8 +76,9 @@ class Config:
         for name, value, known in rules:
             if value not in known:
                 raise ArgumentError(f"{name} must be one of {known}, got {value}")
-        if self.band < 1:
-            raise ArgumentError(f"band must be >= 1, got {self.band}")
+        for name, value, least in (("band", self.band, 1), ("looks", self.looks, 0)):
+            if value < least:
+                raise ArgumentError(f"{name} must be >= {least}, got {value}")
         if self.staging < 1:
             raise ArgumentError(
                 f"{self.name} must leave room for the epilogue in {MAX_SMEM_BYTES} bytes; take 3 stages"
@@ -82,9 +86,9 @@ class Config:
 
     @property
     def name(self) -> str:
-        """``256x192_c1x2_s3_b8``, with ``_swap`` where the roles are exchanged."""
+        """``256x192_c1x2_s3_b8``, with ``_swap`` where the roles are exchanged, ``_l4`` for four looks."""
         tile = f"{self.tile_m}x{self.tile_n}_c{self.cluster_m}x{self.cluster_n}_s{self.stages}_b{self.band}"
-        return tile + ("_swap" if self.swap else "")
+        return tile + ("_swap" if self.swap else "") + (f"_l{self.looks}" if self.looks else "")
 
     @property
     def tile_rows(self) -> int:
@@ -200,6 +204,7 @@ class Kernel:
             "STAGES": config.stages,
             "STAGING": config.staging,
             "BAND": config.band,
+            "LOOKS": config.looks,
             "WHOLE_SLABS": int(self.whole_slabs),
             "OUT_FP32": int(self.out_dtype == "fp32"),
             "ACCUMULATE": int(self.accumulate),

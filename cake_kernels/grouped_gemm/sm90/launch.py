@@ -33,6 +33,7 @@ class Problem(ctypes.Structure):
         ("out", ctypes.c_void_p),
         ("out_row_stride", ctypes.c_int64),
         ("out_expert_stride", ctypes.c_int64),
+        ("pace", ctypes.c_void_p),
         ("num_experts", ctypes.c_int32),
         ("M", ctypes.c_int32),
         ("N", ctypes.c_int32),
@@ -40,18 +41,29 @@ class Problem(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, offs: torch.Tensor, out: torch.Tensor, layout: Layout, *, M: int, N: int, K: int) -> Problem:
+    def of(
+        cls, offs: torch.Tensor, out: torch.Tensor, layout: Layout, pace: torch.Tensor, *, M: int, N: int, K: int
+    ) -> Problem:
         """Return what the kernel is told beside its maps; ``layout`` is that of ``out``."""
         strides = layout.row_stride, layout.stack_stride
-        return cls(offs.data_ptr(), out.data_ptr(), *strides, offs.numel(), M, N, K)
+        return cls(offs.data_ptr(), out.data_ptr(), *strides, pace.data_ptr(), offs.numel(), M, N, K)
 
 
 @dataclass(frozen=True, slots=True)
 class _Resident:
-    """A loaded kernel, and how many of its clusters the device can run at once."""
+    """A loaded kernel.
+
+    Attributes
+    ----------
+    clusters
+        How many of them the device can run at once.
+    pace
+        int32 [2]: how far the clusters of a launch are; zeros between launches.
+    """
 
     kernel: LoadedKernel
     clusters: int
+    pace: torch.Tensor
 
 
 def prepare(
@@ -110,7 +122,7 @@ def prepare(
         encode(numbers.rows, a.data_ptr(), f"the first operand of {op}"),
         encode(numbers.cols, b.data_ptr(), f"the second operand of {op}"),
         encode(numbers.out, out.data_ptr(), f"the output of {op}"),
-        Problem.of(offs, out, layouts[2], M=M, N=N, K=K),
+        Problem.of(offs, out, layouts[2], resident.pace, M=M, N=N, K=K),
         grid=(clusters * config.cluster_size, 1, 1),
         block=(THREADS, 1, 1),
         cluster=(config.cluster_size, 1, 1),
@@ -127,7 +139,9 @@ def _resident(kernel: Kernel, device: int) -> _Resident:
     build = kernel.build
     cubin = jit.compile(build.source, arch=facts(device).arch, defines=build.defines)
     loaded = jit.load(cubin, device=device).kernel(build.symbol, smem_bytes=build.smem_bytes)
-    return _Resident(loaded, _resident_clusters(loaded, kernel.config.cluster_size, device))
+    pace = torch.zeros(2, dtype=torch.int32, device=torch.device("cuda", device))
+    torch.cuda.current_stream(device).synchronize()  # zeros for a launch on any stream
+    return _Resident(loaded, _resident_clusters(loaded, kernel.config.cluster_size, device), pace)
 
 
 def _resident_clusters(kernel: LoadedKernel, cluster_size: int, device: int) -> int:

@@ -74,10 +74,13 @@ def emulate(
     numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
     array = (_Map * 3)(_Map.of(numbers.rows, a), _Map.of(numbers.cols, b), _Map.of(numbers.out, out))
     ends = torch.tensor(offs, dtype=torch.int32)
-    problem = Problem.of(ends, out, layouts[2], M=M, N=N, K=K)
+    pace = torch.zeros(2, dtype=torch.int32)
+    problem = Problem.of(ends, out, layouts[2], pace, M=M, N=N, K=K)
     error = _library(kernel, edit).emulate(array, ctypes.byref(problem), clusters, seed, lazy)
     if error is not None:
         raise RuntimeError(error.decode())
+    if pace.any():
+        raise RuntimeError(f"pace must be zeros after a launch, got {pace.tolist()}")
 
 
 @cache

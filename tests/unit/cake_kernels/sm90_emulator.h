@@ -389,6 +389,13 @@ inline int warp_uniform(int value) { return __shfl_sync(0xffffffff, value, 0); }
 inline bool elected() { return emulator::self->id % 32 == 0; }
 inline u32 opaque(u32 value) { return value; }
 
+// ---- ptx/global_memory.cuh: clusters run one after the other -----------------------------------------------------
+
+inline void add_relaxed(int* word, int value) { *word += value; }
+inline int fetch_add_relaxed(int* word, int value) { return (*word += value) - value; }
+inline int load_relaxed(const int* word) { return *word; }
+inline void store_relaxed(int* word, int value) { *word = value; }
+
 // ---- ptx/barriers.cuh ----------------------------------------------------------------------------------------------
 
 inline void mbarrier_init(u32 barrier, u32 arrivals) {

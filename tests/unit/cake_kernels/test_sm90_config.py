@@ -44,6 +44,7 @@ def problem(**changed):
         ({"cluster_m": 2}, "(cluster_m, cluster_n) must be one of ((2, 1), (1, 2), (1, 1)), got (2, 2)"),
         ({"stages": 2}, "stages must be one of (3, 4), got 2"),
         ({"band": 0}, "band must be >= 1, got 0"),
+        ({"looks": -1}, "looks must be >= 0, got -1"),
         ({"stages": 4}, "256x192_c1x2_s4_b8 must leave room for the epilogue in 232448 bytes; take 3 stages"),
     ],
 )

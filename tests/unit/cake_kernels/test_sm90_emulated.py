@@ -1,7 +1,7 @@
 """The sm_90a kernel's device code, run on the CPU: layouts, descriptors, barriers, ragged ends, determinism."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -37,6 +37,8 @@ KERNELS = (
     kernel("wgrad", NARROW, "fp32"),
     kernel("wgrad", SWAPPED, "fp32", accumulate=True),
     kernel("wgrad", NARROW, accumulate=True, whole_slabs=False),
+    kernel("fwd", replace(STRAIGHT, looks=3)),
+    kernel("wgrad", replace(NARROW, looks=1)),
 )
 
 

@@ -29,7 +29,7 @@ def loaded(monkeypatch):
 
     def resident(kernel, device):
         asked.append(SimpleNamespace(kernel=kernel, device=device, fake=FakeKernel()))
-        return launch._Resident(asked[-1].fake, 66)
+        return launch._Resident(asked[-1].fake, 66, torch.zeros(2, dtype=torch.int32))
 
     monkeypatch.setattr(launch, "_resident", resident)
     monkeypatch.setattr(launch, "encode", lambda numbers, address, what: (what, address))
@@ -61,8 +61,8 @@ def test_the_kernel_is_told_sizes_addresses_and_strides(loaded, op):
 def test_the_struct_is_laid_out_as_the_device_has_it():
     offsets = {name: getattr(launch.Problem, name).offset for name, _ in launch.Problem._fields_}
 
-    assert list(offsets.values()) == [0, 8, 16, 24, 32, 36, 40, 44]
-    assert ctypes.sizeof(launch.Problem) == 48
+    assert list(offsets.values()) == [0, 8, 16, 24, 32, 40, 44, 48, 52]
+    assert ctypes.sizeof(launch.Problem) == 56
 
 
 @pytest.mark.parametrize(
