@@ -2,10 +2,11 @@
 
 ::
 
-    from cake_kernels import grouped_gemm
-    y = grouped_gemm.forward(x, w, offs)
+    from cake_kernels import grouped_mm
+    y = grouped_mm(x, w, offs)                  # differentiable; see docs/grouped_mm.md
 
-``grouped_gemm`` is imported on first use, so that :mod:`.registry` lists programs without torch.
+``grouped_mm`` is what a layer calls, ``grouped_gemm`` the three products below it, ``moe`` a layer made of them. Each
+is imported on first use, so that :mod:`.registry` lists programs without torch.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from . import grouped_gemm, moe
+    from .facade import grouped_mm
 
-    from . import grouped_gemm
-
-__all__ = ["__version__", "grouped_gemm"]
+__all__ = ["__version__", "grouped_gemm", "grouped_mm", "moe"]
 
 
 def _version() -> str:
@@ -35,7 +35,9 @@ __version__: str = _version()
 """Version of the installed distribution; ``unknown`` where this package is not installed under its own name."""
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name == "grouped_gemm":
-        return import_module(".grouped_gemm", __name__)
+def __getattr__(name: str) -> object:
+    if name in ("grouped_gemm", "moe"):
+        return import_module(f".{name}", __name__)
+    if name == "grouped_mm":
+        return getattr(import_module(".facade", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -66,10 +66,12 @@ def wgrad(
 @torch.no_grad()
 def run(call: Call, out: torch.Tensor) -> torch.Tensor:
     """Compute a checked call into ``out``, of the call's output form, and return that."""
-    if call.op == "wgrad":
-        _wgrad(call, out)
-    else:
-        _row_products(call, out)
+    # The caller's autocast would round the FP32 copies.
+    with torch.autocast(call.a.device.type, enabled=False):
+        if call.op == "wgrad":
+            _wgrad(call, out)
+        else:
+            _row_products(call, out)
     return out
 
 

@@ -284,3 +284,13 @@ def test_on_the_cpu_both_variants_are_the_reference_bit_for_bit():
         assert torch.equal(grouped_gemm.forward(x, w, offs, deterministic=deterministic), reference.forward(x, w, offs))
         assert torch.equal(grouped_gemm.dgrad(g, w, offs, deterministic=deterministic), reference.dgrad(g, w, offs))
         assert torch.equal(grouped_gemm.wgrad(g, x, offs, deterministic=deterministic), reference.wgrad(g, x, offs))
+
+
+def test_the_callers_autocast_does_not_round_the_sums():
+    x, _, g, offs = inputs((33, 7))
+
+    plain = grouped_gemm.wgrad(g, x, offs, out_dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        under = grouped_gemm.wgrad(g, x, offs, out_dtype=torch.float32)
+
+    assert torch.equal(under, plain)

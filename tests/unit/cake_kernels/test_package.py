@@ -1,4 +1,6 @@
 import doctest
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -24,6 +26,22 @@ def test_grouped_gemm_is_reached_from_the_package():
     ]  # fmt: skip
 
 
+def test_grouped_mm_is_reached_from_the_package_and_stays_a_function():
+    import cake_kernels.facade
+    import cake_kernels.moe
+
+    assert callable(cake_kernels.grouped_mm)
+    assert cake_kernels.grouped_mm is cake_kernels.facade.grouped_mm
+    assert cake_kernels.moe.grouped_mm is cake_kernels.grouped_mm
+    assert sorted(cake_kernels.__all__) == ["__version__", "grouped_gemm", "grouped_mm", "moe"]
+
+
+def test_programs_are_listed_without_torch():
+    code = "import sys; sys.modules['torch'] = None; import cake_kernels, cake_kernels.registry as r; r.programs()"
+
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+
+
 def test_an_unknown_attribute_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'cake_kernels' has no attribute 'megamoe'"):
         _ = cake_kernels.megamoe
@@ -36,9 +54,8 @@ def test_arch_is_architecture_specific_from_9_0_on(capability, arch):
     assert arch_of(*capability) == arch
 
 
-def test_the_examples_of_the_docs_print_what_they_show():
-    page = Path(__file__).parents[3] / "docs" / "grouped_gemm.md"
+@pytest.mark.parametrize(("page", "examples"), [("grouped_gemm.md", 2), ("grouped_mm.md", 24)])
+def test_the_examples_of_the_docs_print_what_they_show(page, examples):
+    results = doctest.testfile(str(Path(__file__).parents[3] / "docs" / page), module_relative=False)
 
-    results = doctest.testfile(str(page), module_relative=False)
-
-    assert (results.attempted, results.failed) == (2, 0)
+    assert (results.attempted, results.failed) == (examples, 0)

@@ -1,0 +1,165 @@
+"""How gradients reach the three programs: one backward under two forms of the forward.
+
+Eager code takes the *save-first* form. A non-reentrant checkpoint stops its recomputation when the last tensor is
+saved, and a ``torch.autograd.Function`` saves when its ``forward`` returns: so ``forward`` only saves and hands out an
+unwritten y, and the program is launched after it. A region that ends in a grouped GEMM then launches that once.
+
+Code that is compiled or watched by a dispatch mode (selective checkpointing) sees one functional operator,
+``grouped_mm``, in the package's own namespace. Below both, ``grouped_mm_dgrad`` and ``grouped_mm_wgrad`` compute the
+gradients; their own derivatives are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+from ..errors import NoProgramError
+from ..grouped_gemm.call import ALIGNMENT_BYTES, dgrad_call, forward_call, wgrad_call
+from ..grouped_gemm.ops import NAMESPACE
+from .backend import prepare
+
+_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+
+
+def multiply(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    *,
+    deterministic: bool,
+    backend: str,
+    weight_grad_dtype: torch.dtype,
+) -> torch.Tensor:
+    """Return Y = X Wᵀ with its gradients, in the form that fits what watches.
+
+    Parameters
+    ----------
+    x, w, offs
+        bf16 [M, K], bf16 [E, N, K], int32 [E]; their rules are those of :func:`cake_kernels.grouped_mm`.
+    backend
+        As :func:`.backend.prepare` takes it, for the forward and for each gradient.
+    weight_grad_dtype
+        What dW is stored as: ``torch.bfloat16`` or ``torch.float32``.
+
+    Returns
+    -------
+    torch.Tensor
+        bf16 [M, N], new and contiguous.
+    """
+    options = deterministic, backend, weight_grad_dtype  # an operator's gradient needs them positional
+    if _is_watched():
+        y: torch.Tensor = _GROUPED_MM(x, w, offs, *options)
+        return y
+    prepared = prepare(forward_call(x, w, offs, None, None), deterministic=deterministic, backend=backend)
+    y = _SaveFirst.apply(x, w, offs, *options, prepared)  # type: ignore[no-untyped-call]
+    prepared.launch()
+    return y
+
+
+def _is_watched() -> bool:
+    """Whether calls must be seen as operators: traced, or by a dispatch mode."""
+    return torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
+
+
+class _SaveFirst(torch.autograd.Function):
+    """Saves for backward, and gives ``prepared.out`` its place in the graph; whoever applies it launches after it."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> torch.Tensor:
+        *arguments, prepared = inputs
+        out: torch.Tensor = prepared.out
+        _save(ctx, tuple(arguments), out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> Any:
+        return *_gradients(ctx, g), None
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001 - torch names it
+    """Save what the wanted gradients read. The flags alone decide, so that a recomputation saves the same."""
+    x, w, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype = inputs
+    needs_dx, needs_dw = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None, offs)
+
+
+def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    x, w, offs = ctx.saved_tensors
+    g = g.contiguous()
+    # Only the operators refuse a second derivative. Where none can follow, the host is spared their dispatch.
+    as_operators = torch.is_grad_enabled() or _is_watched()
+    dgrad, wgrad = (_DGRAD, _WGRAD) if as_operators else (_dgrad, _wgrad)
+    dx = None if w is None else dgrad(g, w, offs, ctx.deterministic, ctx.backend)
+    dw = None if x is None else wgrad(g, x, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype)
+    return dx, dw, None, None, None, None
+
+
+def _grouped_mm(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    deterministic: bool,
+    backend: str,
+    weight_grad_dtype: torch.dtype,  # noqa: ARG001 - for the backward
+) -> torch.Tensor:
+    return prepare(forward_call(x, w, offs, None, None), deterministic=deterministic, backend=backend).launch()
+
+
+def _dgrad(g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, deterministic: bool, backend: str) -> torch.Tensor:
+    call = dgrad_call(_addressable(g), w, offs, None, None)
+    return prepare(call, deterministic=deterministic, backend=backend).launch()
+
+
+def _wgrad(
+    g: torch.Tensor, x: torch.Tensor, offs: torch.Tensor, deterministic: bool, backend: str, out_dtype: torch.dtype
+) -> torch.Tensor:
+    call = wgrad_call(_addressable(g), x, offs, None, None, out_dtype=out_dtype, accumulate=False)
+    return prepare(call, deterministic=deterministic, backend=backend).launch()
+
+
+def _addressable(g: torch.Tensor) -> torch.Tensor:
+    """Return g, or a copy where a gradient begins as no program can address it: its caller cannot help that."""
+    return g.clone() if g.data_ptr() % ALIGNMENT_BYTES else g
+
+
+def _no_second_derivative(ctx: Any, *_: object) -> NoReturn:  # noqa: ARG001 - autograd's signature
+    raise NoProgramError(
+        "the gradients of grouped_mm must not be differentiated again: no program computes second derivatives;"
+        " leave out create_graph=True, or multiply group by group with torch.mm"
+    )
+
+
+def _operator(
+    name: str,
+    kernel: Callable[..., torch.Tensor],
+    fake: Callable[..., torch.Tensor],
+    backward: Callable[..., Any],
+    setup_context: Callable[..., None] | None = None,
+) -> Any:
+    """Register a functional operator of every device, its form for tracing and its gradient; return its overload."""
+    _LIBRARY.define(
+        name + torch.library.infer_schema(kernel, mutates_args=()),
+        tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides),
+    )
+    _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
+    torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_LIBRARY)
+    return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
+_GROUPED_MM = _operator(
+    "grouped_mm", _grouped_mm, lambda x, w, *_: x.new_empty(x.shape[0], w.shape[1]), _gradients, _save
+)
+_DGRAD = _operator(
+    "grouped_mm_dgrad", _dgrad, lambda g, w, *_: g.new_empty(g.shape[0], w.shape[2]), _no_second_derivative
+)
+_WGRAD = _operator(
+    "grouped_mm_wgrad",
+    _wgrad,
+    lambda g, x, offs, *options: g.new_empty(offs.shape[0], g.shape[1], x.shape[1], dtype=options[-1]),
+    _no_second_derivative,
+)

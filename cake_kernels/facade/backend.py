@@ -1,0 +1,108 @@
+"""Who computes a call of grouped_mm: a program, or what may stand in for one, by name and never in silence."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Literal, get_args
+
+import torch
+
+from .. import registry
+from ..errors import CakeError, NoProgramError
+from ..grouped_gemm import prepared, reference
+from ..grouped_gemm.call import Call
+from ..grouped_gemm.prepared import Prepared
+from . import torch_grouped_mm
+
+Backend = Literal["auto", "sm90", "reference"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+
+
+class FallbackWarning(UserWarning):
+    """No program of this version can do a call; the message has the reason, and what computes it instead."""
+
+
+class NondeterministicError(CakeError, RuntimeError):
+    """A nondeterministic program would run while torch is told to use deterministic algorithms."""
+
+
+def prepare(call: Call, *, deterministic: bool, backend: str) -> Prepared:
+    """Bind a checked call to who computes it.
+
+    Parameters
+    ----------
+    backend
+        One of :data:`BACKENDS`, as :func:`cake_kernels.grouped_mm` says.
+
+    Raises
+    ------
+    ArgumentError
+        A tensor is aligned as no CUDA program can address it.
+    NoProgramError
+        No program can do the call, and none may stand in for it.
+    NondeterministicError
+        The program is nondeterministic, and torch is told to use deterministic algorithms.
+    """
+    on_cpu = call.a.device.type == "cpu"
+    if backend == "reference" or (on_cpu and backend == "auto"):
+        return _bound(call, reference.run)
+    if on_cpu:
+        _refuse_cpu(call, deterministic=deterministic)
+    try:
+        bound = prepared.prepare(call, deterministic=deterministic)
+    except NoProgramError as error:
+        if backend == "auto" and deterministic:
+            return _fallback(call, str(error))
+        raise
+    if not deterministic:
+        _alert_not_deterministic(call.op)
+    return bound
+
+
+def _fallback(call: Call, reason: str) -> Prepared:
+    refusal = torch_grouped_mm.why_not(call)
+    if refusal is None:
+        call.check_alignment()
+        _say(f"{reason}; instead {call.op} is computed by torch._grouped_mm")
+        return _bound(call, torch_grouped_mm.run)
+    _say(f"{reason}; instead {call.op} is computed by the reference, since {refusal}")
+    return _bound(call, reference.run)
+
+
+def _bound(call: Call, run: Callable[[Call, torch.Tensor], object]) -> Prepared:
+    out = call.output()
+    return Prepared(out=out, inputs=(call.a, call.b, call.offs), enqueue=partial(run, call, out))
+
+
+def _refuse_cpu(call: Call, *, deterministic: bool) -> None:
+    """Raise with each program's reason."""
+    problem = registry.Problem(
+        op=call.op,
+        out_dtype="fp32" if call.out_dtype == torch.float32 else "bf16",
+        arch="cpu",
+        M=call.M,
+        N=call.N,
+        K=call.K,
+        E=call.E,
+    )
+    registry.find(problem, "det" if deterministic else "nondet")
+
+
+def _alert_not_deterministic(op: str) -> None:
+    if not torch.are_deterministic_algorithms_enabled():
+        return
+    message = (
+        f"grouped_mm(deterministic=False) must not run under torch.use_deterministic_algorithms(True), since the order"
+        f" of a sum in {op} may differ between runs; pass deterministic=True"
+    )
+    if not torch.is_deterministic_algorithms_warn_only_enabled():
+        raise NondeterministicError(message)
+    warnings.warn(message, stacklevel=2)
+
+
+@cache
+def _say(what: str) -> None:
+    """Warn, once for each sentence."""
+    warnings.warn(what, FallbackWarning, stacklevel=2)

@@ -1,0 +1,101 @@
+import pytest
+import torch
+
+from cake_kernels import grouped_mm
+from tests.unit.cake_kernels.test_grouped_mm import BF16, FP32, Inputs, assert_near, calls, ops, row_padded  # noqa: F401
+
+OPS = torch.ops.cake_kernels
+
+
+def arguments(name, make=torch.clone):
+    p = Inputs()
+    x, w, g = make(p.x.nan_to_num()), make(p.w), make(p.g.nan_to_num())
+    return {
+        "grouped_mm": (x, w, p.offs, True, "auto", BF16),
+        "grouped_mm_dgrad": (g, w, p.offs, True, "auto"),
+        "grouped_mm_wgrad": (g, x, p.offs, True, "auto", FP32),
+    }[name]
+
+
+@pytest.mark.parametrize("make", [torch.clone, row_padded])
+@pytest.mark.parametrize("name", ["grouped_mm", "grouped_mm_dgrad", "grouped_mm_wgrad"])
+def test_the_operators_pass_torchs_own_checks(name, make):
+    torch.library.opcheck(getattr(OPS, name).default, arguments(name, make))
+
+
+def test_the_operator_with_gradients_passes_torchs_own_checks():
+    x, w, *others = arguments("grouped_mm")
+
+    torch.library.opcheck(OPS.grouped_mm.default, (x.requires_grad_(), w.requires_grad_(), *others))
+
+
+@pytest.mark.parametrize("name", ["grouped_mm", "grouped_mm_dgrad", "grouped_mm_wgrad"])
+def test_the_form_of_a_result_is_known_without_values_and_is_the_real_one(name):
+    given = arguments(name, row_padded)
+
+    real = getattr(OPS, name)(*given)
+    form = getattr(OPS, name)(*(a.to("meta") if isinstance(a, torch.Tensor) else a for a in given))
+
+    assert (form.shape, form.stride(), form.dtype) == (real.shape, real.stride(), real.dtype)
+
+
+def of_a_view(x, w, offs):
+    return grouped_mm(x, w.transpose(-2, -1), offs)
+
+
+def gradients(function, p, *, by=None):
+    x, w = p.leaves()
+    y = function(x, w, p.offs)
+    y.backward(p.g) if by is None else by(y).backward()
+    return y.detach(), x.grad, w.grad
+
+
+@pytest.mark.parametrize("function", [grouped_mm, of_a_view])
+def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(calls, function):  # noqa: F811
+    graphs = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(function, backend=graphs, fullgraph=True, dynamic=True)
+
+    for M in (10, 13, 31):
+        p = Inputs(M=M)
+        expected = gradients(function, p)
+        calls.clear()
+        got = gradients(compiled, p)
+
+        assert ops(calls) == ["fwd", "dgrad", "wgrad"]
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    assert graphs.frame_count == 1
+
+
+def test_compiled_it_takes_an_expanded_gradient():
+    p = Inputs(M=9)
+    compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True)
+
+    y, dx, dw = gradients(compiled, p, by=torch.sum)
+
+    y64, dx64, dw64 = p.fp64(torch.ones_like(p.g))
+    for value, expected in ((y, y64), (dx, dx64), (dw, dw64)):
+        assert_near(value, expected)
+
+
+def test_compiled_under_autocast_gradients_have_the_leaves_types():
+    p = Inputs()
+    x, w = p.x.float().requires_grad_(), p.w.clone().requires_grad_()
+
+    with torch.autocast("cpu", dtype=BF16):
+        y = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True)(x, w, p.offs)
+    y.backward(p.g)
+
+    assert (y.dtype, x.grad.dtype, w.grad.dtype) == (BF16, FP32, BF16)
+    assert_near(w.grad, p.fp64()[2])
+
+
+def test_compiled_an_fp32_weight_gradient_is_refused_rather_than_rounded():
+    p = Inputs()
+    x, w = p.leaves()
+    w.grad_dtype = FP32
+    compiled = torch.compile(
+        lambda x, w, offs: grouped_mm(x, w, offs, weight_grad_dtype=FP32), backend="aot_eager", fullgraph=True
+    )
+
+    with pytest.raises(Exception, match="weight_grad_dtype must be None in compiled code"):
+        compiled(x, w, p.offs)
