@@ -1,0 +1,66 @@
+"""P-values adjusted for how many were tested: false discoveries (Benjamini-Hochberg), any error at all (Holm)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.stats.errors import StatisticsError
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return the q-value of each p-value: naming all rows with q <= 0.05 makes 5 % of the named ones false, on average.
+
+    The i-th lowest p of m becomes the least of p * m / j over all j >= i, at most 1 (Benjamini and Hochberg, J. Royal
+    Stat. Soc. B 57, 1995). Holds for independent rows and for rows that move together; rows that move against one
+    another can make more of the named ones false (Benjamini and Yekutieli, Ann. Stat. 29, 2001).
+
+    ``p_values`` are those of all rows tested, also those that show nothing: to leave these out makes every q too small.
+    The result is in their order, never below its p, and bitwise repeatable; of no p-values it is empty.
+
+    Raises
+    ------
+    StatisticsError
+        A p-value is NaN, not above 0, or above 1.
+    """
+    _require_p_values("benjamini_hochberg", p_values)
+    if not p_values:
+        return ()
+    from scipy.stats import false_discovery_control  # here, since its import takes most of a second
+
+    return tuple(map(float, false_discovery_control(list(p_values), method="bh")))
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return Holm's adjusted p-values: naming all cells with one <= 0.05 names a false one in 5 % of tables at most.
+
+    The i-th lowest p of m becomes the largest of p * (m - j + 1) over all j <= i, at most 1 (Holm, Scandinavian J.
+    Stat. 6, 1979). Holds whatever the dependence.
+
+    ``p_values`` are those of all cells tested. The result is in their order, never below its p, and bitwise repeatable;
+    of no p-values it is empty.
+
+    Raises
+    ------
+    StatisticsError
+        A p-value is NaN, not above 0, or above 1.
+    """
+    _require_p_values("holm", p_values)
+    m = len(p_values)
+    adjusted = [1.0] * m
+    largest = 0.0
+    for rank, index in enumerate(_ascending(p_values)):
+        largest = adjusted[index] = max(largest, min(1.0, p_values[index] * (m - rank)))
+    return tuple(adjusted)
+
+
+def _ascending(p_values: Sequence[float]) -> list[int]:
+    return sorted(range(len(p_values)), key=p_values.__getitem__)
+
+
+def _require_p_values(of: str, p_values: Sequence[float]) -> None:
+    for index, p in enumerate(p_values):
+        if not 0 < p <= 1:
+            raise StatisticsError(
+                f"{of}: p_values[{index}] must be above 0 and at most 1, got {p}; "
+                "a row without a test is listed apart, and an exact p is never 0"
+            )
