@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from harness import result_files
 from harness.errors import RunFileError
 from harness.model.run import SCHEMA_VERSION, Run
 
@@ -43,20 +43,8 @@ def save(run: Run, path: Path) -> None:
     RunFileError
         The folder cannot be written to, or ``run`` holds what :func:`load` would refuse.
     """
-    part = path.with_name(f".{path.name}.part")
     text = dumps(run)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(part, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunFileError(f"{path} cannot be written: {error.strerror}; choose another folder with --out") from error
+    result_files.write(path, text)
 
 
 def load(path: Path) -> Run:
@@ -68,35 +56,12 @@ def load(path: Path) -> Run:
         It cannot be read, is of another schema version, or holds what no run can have produced (a NaN, a zero duration,
         a time below the row's physical floor, an unknown key).
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunFileError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise RunFileError(f"{path} is no run file: not UTF-8 at byte {error.start}") from error
-    return loads(text, str(path))
+    return loads(result_files.read(path, "run file"), str(path))
 
 
 def loads(text: str, name: str) -> Run:
     """Return the run in ``text``; ``name`` is what errors call it."""
-
-    def refuse(constant: str) -> NoReturn:
-        raise RunFileError(f"{name} holds {constant}, which is no result; measure again")
-
-    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        fields = dict(pairs)
-        if len(fields) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise RunFileError(f"{name}: the key {twice!r} must stand once in an object, got {keys.count(twice)}")
-        return fields
-
-    try:
-        fields = json.loads(text, parse_constant=refuse, object_pairs_hook=once)
-    except ValueError as error:
-        raise RunFileError(f"{name} is no run file: {error}") from error
-    except RecursionError as error:
-        raise RunFileError(f"{name} is no run file: brackets are nested too deeply") from error
+    fields = result_files.parse(text, name, "run file")
     if not isinstance(fields, dict) or "schema_version" not in fields:
         raise RunFileError(
             f"{name} is no run file: it must be an object with schema_version; cake-bench run writes such"
