@@ -1,0 +1,162 @@
+"""The geomean table against the rows: geomeans, lowest, highest, counts; rows without a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.audit.columns import match
+from harness.audit.finding import Finding, Grade, judged, unchecked
+from harness.audit.printed import Printed, geomean_interval, largest, least, shown
+from harness.audit.tables import Mean, MeanCell, Published, Row
+
+
+def mean_findings(page: Published) -> Iterator[Finding]:
+    """Yield what holds and what does not in the geomean table."""
+    if not page.means:
+        yield unchecked(check="geomean", line=0, what="the page has no geomean table")
+        return
+    covered: set[int] = set()
+    for mean in page.means:
+        candidates = rows_of(page, mean)
+        if not candidates:
+            yield unchecked(
+                check="geomean", line=mean.line, what=f"{mean.what}: the rows' names do not tell their class"
+            )
+            covered |= {row.number for row in _wider(page, mean)}
+            continue
+        judgements = [(rows, list(_line(page, mean, rows))) for rows in candidates]
+        rows, findings = next((j for j in judgements if all(f.grade is Grade.AGREES for f in j[1])), judgements[0])
+        covered |= {row.number for row in rows}
+        yield from findings
+    busy = [mean.line for mean in page.means for cell in mean.cells if cell.busy]
+    if busy:
+        what = f"{len(busy)} geomeans of busy times: rows print no ratio of them"
+        yield unchecked(check="busy geomean", line=busy[0], what=what)
+    without = [row for row in page.rows if row.number not in covered]
+    if without:
+        yield Finding(
+            grade=Grade.NOTE,
+            check="geomean",
+            line=0,
+            what=f"{len(without)} of {len(page.rows)} rows belong to no line of the geomean table",
+            rows=tuple(row.number for row in without),
+        )
+
+
+def rows_of(page: Published, mean: Mean) -> list[list[Row]]:
+    """Return the rows that a line may be the mean of; nothing where their classes are not known.
+
+    Classes come from a column, else from the kinds in the rows' names. A line that has its operation for itself may be
+    of all its rows, whatever their names say.
+    """
+    wider = _wider(page, mean)
+    if not mean.row_class or not wider:
+        return [wider]
+    named = [row for row in wider if row.row_class.lower() == mean.row_class.lower()]
+    if all(row.class_is_printed for row in wider):
+        return [named]
+    if len({m.row_class for m in page.means if _same_place(m, mean)}) == 1:
+        return [named, wider] if named else [wider]
+    return [named] if all(row.row_class for row in wider) else []
+
+
+def _line(page: Published, mean: Mean, rows: Sequence[Row]) -> Iterator[Finding]:
+    if not rows:
+        yield _absent(mean)
+        return
+    yield from _count(page, mean, rows)
+    for cell in mean.cells:
+        yield from _cell(page, mean, cell, rows)
+
+
+def _same_place(one: Mean, other: Mean) -> bool:
+    return (one.gpu, one.regime, one.suite, one.op) == (other.gpu, other.regime, other.suite, other.op)
+
+
+def _wider(page: Published, mean: Mean) -> list[Row]:
+    """Return the rows of the line's GPU, regime, suite and operation, of any class."""
+    headed = next((s for s in reversed(mean.sections) if any(s in row.sections for row in page.rows)), None)
+    return [
+        row
+        for row in page.rows
+        if (mean.gpu == row.place.gpu or (not mean.gpu and (headed is None or headed in row.sections)))
+        and mean.regime in ("", row.place.regime)
+        and (not mean.suite or not row.suite or mean.suite == row.suite)
+        and (not mean.op or mean.op.lower() == row.op.lower())
+    ]
+
+
+def _absent(mean: Mean) -> Finding:
+    return judged(
+        False,
+        check="count",
+        line=mean.line,
+        what=mean.what,
+        printed="a geomean" if mean.count is None else str(mean.count),
+        recomputed="no such row on the page",
+    )
+
+
+def _count(page: Published, mean: Mean, rows: Sequence[Row]) -> Iterator[Finding]:
+    if mean.count is None:
+        return
+    first = match(mean.first, page.columns)
+    counted = sum(row.counts(first) for row in rows) if first else 0
+    yield judged(
+        mean.count in (counted, len(rows)) and mean.count <= (mean.expected or mean.count),
+        check="count",
+        line=mean.line,
+        what=mean.what,
+        printed=f"{mean.count}" + (f" of {mean.expected}" if mean.expected is not None else ""),
+        recomputed=f"{counted}" if counted == len(rows) else f"{counted} with a ratio, {len(rows)} in all",
+        rows=[row.number for row in rows],
+    )
+
+
+def _cell(page: Published, mean: Mean, cell: MeanCell, rows: Sequence[Row]) -> Iterator[Finding]:
+    key = match(cell.key, page.columns)
+    what = f"{mean.what} vs {cell.key}"
+    if key is None:
+        yield unchecked(
+            check="geomean",
+            line=mean.line,
+            what=f"{what}: no column of the rows is called so; known: {', '.join(page.columns) or 'none'}",
+            printed=cell.value.text if cell.value else "",
+        )
+        return
+    entering = [row for row in rows if row.counts(key)]
+    values = [row.ratios[key].value for row in entering]
+    numbers = [row.number for row in entering]
+    if cell.n is not None:
+        yield judged(
+            cell.n == len(values),
+            check="count",
+            line=mean.line,
+            what=what,
+            printed=f"{cell.n}",
+            recomputed=f"{len(values)}",
+            rows=numbers,
+        )
+    for check, stated, interval in (
+        ("geomean", cell.value, geomean_interval),
+        ("lowest", cell.low, least),
+        ("highest", cell.high, largest),
+    ):
+        if stated is not None:
+            found = interval(values) if values else None
+            yield judged(
+                found is not None and stated.meets(found),
+                check=check,
+                line=mean.line,
+                what=what,
+                printed=stated.text,
+                recomputed=_said(check, values) if found is None or check != "geomean" else shown(found),
+                rows=numbers,
+            )
+
+
+def _said(check: str, values: Sequence[Printed]) -> str:
+    if not values:
+        return "no row with a ratio"
+    pick = min if check == "lowest" else max
+    return pick(values, key=lambda value: value.value).text

@@ -1,0 +1,185 @@
+"""The rows against themselves: ratio in its range, ratio and latencies, letter of the arm, rows printed twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+
+from harness.audit.columns import nearest
+from harness.audit.conventions import Conventions
+from harness.audit.finding import Finding, Grade, judged, unchecked
+from harness.audit.printed import Interval, Ratio, least, shown
+from harness.audit.tables import Published, Row, Time
+
+SOTA_KEYS = ("t", "c", "d")
+BASELINE_KEYS = (*SOTA_KEYS, "g", "a", "q")
+"""Letters of the arms: SOTA is chosen from the first three, best known from all."""
+
+_NS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": 10**9}
+
+
+def row_findings(page: Published, rules: Conventions) -> Iterator[Finding]:
+    """Yield what holds and what does not within single rows."""
+    yield from _twice(page)
+    apart: list[tuple[Fraction, Row, str]] = []
+    for row in page.rows:
+        for cell in row.unreadable:
+            yield unchecked(
+                check="row",
+                line=row.line,
+                what=f"row {row.number}: a cell that is neither ratio nor latency",
+                printed=cell,
+            )
+        yield from _keys(row)
+        for key, ratio in row.ratios.items():
+            yield from _in_range(row, key, ratio)
+            measured = _of_latencies(row, key)
+            if measured is not None:
+                apart.append((_distance(measured, ratio), row, key))
+                yield from _latencies(row, key, ratio, measured, rules)
+    yield from _apart(apart)
+
+
+def _twice(page: Published) -> Iterator[Finding]:
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in page.rows:
+        found.setdefault(row.identity, []).append(row)
+    for rows in found.values():
+        yield judged(
+            len(rows) == 1,
+            check="row once",
+            line=rows[0].line,
+            what=rows[0].full_name,
+            printed=f"{len(rows)} times",
+            recomputed="once",
+            rows=[row.number for row in rows],
+        )
+
+
+def _in_range(row: Row, key: str, ratio: Ratio) -> Iterator[Finding]:
+    if ratio.low is None or ratio.high is None:
+        return
+    ordered = ratio.low.value <= ratio.value.value <= ratio.high.value or (
+        ratio.low.low < ratio.value.high and ratio.value.low < ratio.high.high
+    )
+    yield judged(
+        ordered and ratio.low.value <= ratio.high.value,
+        check="ratio in its range",
+        line=row.line,
+        what=f"{row.full_name} vs {key}",
+        printed=str(ratio),
+        recomputed="lowest <= ratio <= highest",
+        rows=[row.number],
+    )
+
+
+def _of_latencies(row: Row, key: str) -> Interval | None:
+    """Return baseline / new of the row's latencies; None where the row does not have both."""
+    new = next((time for time in row.times if time.column.new), None)
+    base = _baseline(row, key, new)
+    if new is None or base is None or base is new:
+        return None
+    scale = Fraction(_unit(base), _unit(new))
+    one, other = base.latency.value, new.latency.value
+    return Interval(low=one.low * scale / other.high, high=one.high * scale / max(other.low, Fraction(1, 10**12)))
+
+
+def _baseline(row: Row, key: str, new: Time | None) -> Time | None:
+    """Return the time of the arm that a ratio is against: by the letter beside it, else by name."""
+    letter = row.keys.get(key, "")
+    for time in row.times:
+        if letter and letter in (time.column.key, time.column.arm):
+            return time
+    if letter:
+        return None
+    arm = nearest(key.partition(" / ")[0], [t.column.arm for t in row.times], new.column.arm if new else "")
+    return next((time for time in row.times if time.column.arm == arm), None)
+
+
+def _unit(time: Time) -> int:
+    return _NS[time.latency.unit or time.column.unit or "ms"]
+
+
+def _latencies(row: Row, key: str, ratio: Ratio, measured: Interval, rules: Conventions) -> Iterator[Finding]:
+    """Yield whether latency / latency lies in [min, max], where the medians of the same groups must."""
+    if ratio.low is None or ratio.high is None:
+        return
+    inside = measured.high >= ratio.low.low and measured.low <= ratio.high.high
+    finding = judged(
+        inside,
+        check="ratio and latencies",
+        line=row.line,
+        what=f"{row.full_name} vs {key}: baseline / new of the latencies lies in [min, max]",
+        printed=str(ratio),
+        recomputed=shown(measured),
+        rows=[row.number],
+    )
+    if not inside and rules.pooled:
+        yield Finding(
+            grade=Grade.NOTE,
+            check=finding.check,
+            line=row.line,
+            what=f"{finding.what}; of several machines or runs it may not",
+            printed=finding.printed,
+            recomputed=finding.recomputed,
+            rows=finding.rows,
+        )
+        return
+    yield finding
+
+
+def _distance(measured: Interval, ratio: Ratio) -> Fraction:
+    """Return how far, as a part of it, the ratio lies from that of the latencies, rounding allowed for."""
+    gap = max(measured.low - ratio.value.high, ratio.value.low - measured.high, Fraction(0))
+    return gap / ratio.value.value
+
+
+def _apart(apart: list[tuple[Fraction, Row, str]]) -> Iterator[Finding]:
+    """Yield one note: a median of paired ratios is not the ratio of the medians."""
+    differ = [entry for entry in apart if entry[0] > 0]
+    if not differ:
+        return
+    distance, row, key = max(differ, key=lambda entry: entry[0])
+    yield Finding(
+        grade=Grade.NOTE,
+        check="ratio and latencies",
+        line=row.line,
+        what=f"{len(differ)} of {len(apart)} ratios are not the ratio of their latencies, as medians of paired ratios"
+        f" need not be; furthest {100 * float(distance):.2f} %, {row.full_name} vs {key}",
+        rows=(row.number,),
+    )
+
+
+def _keys(row: Row) -> Iterator[Finding]:
+    """Yield whether each letter is one of those known, and whether SOTA's is the fastest that the row shows."""
+    beside = [(time.column.arm, time.latency.key) for time in row.times if time.latency.key]
+    for name, letter in (*beside, *row.keys.items()):
+        any_arm = "best known" in name or "baseline" in name
+        known = BASELINE_KEYS if any_arm else SOTA_KEYS
+        arms = [time.column.arm for time in row.times] if any_arm else []
+        yield judged(
+            letter.lower() in (*known, *arms),
+            check="key of the arm",
+            line=row.line,
+            what=f"{row.full_name}, {name}",
+            printed=letter,
+            recomputed=f"one of {', '.join(known)}",
+            rows=[row.number],
+        )
+    letters = Counter(time.column.key for time in row.times)
+    shown_arms = [t for t in row.times if t.column.key in SOTA_KEYS and letters[t.column.key] == 1 and not t.column.new]
+    for key, letter in row.keys.items():
+        chosen = next((time for time in shown_arms if time.column.key == letter), None)
+        if chosen is None or not key.startswith(("sota", "fastest other of")):
+            continue
+        fastest = least([time.latency.value for time in shown_arms])
+        yield judged(
+            chosen.latency.value.low <= fastest.high,
+            check="SOTA is the fastest",
+            line=row.line,
+            what=row.full_name,
+            printed=f"{letter} {chosen.latency.value.text}",
+            recomputed=f"{shown(fastest)} of {', '.join(t.column.key for t in shown_arms)}",
+            rows=[row.number],
+        )

@@ -1,0 +1,171 @@
+"""What a sentence is about: the baseline, GPU and regime named in it, before it, or in the heading above it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from harness.audit.columns import match
+from harness.audit.markdown import Document, Line
+from harness.audit.tables import Place, Published, Row
+
+_CLAUSE = re.compile(r"[;]|[.!?](?=\s+\S)(?!\s*\d)")
+_VERSUS = re.compile(r"\b(?:vs\.?|versus|against|over)\s+(.+?)(?=\s*(?:[:;,(]|\.(?:\s|$)|$| in | on | over ))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A name found in a line, and where."""
+
+    start: int
+    end: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What is named last so far: a baseline, a GPU, a regime; empty where none is."""
+
+    column: str = ""
+    gpu: str = ""
+    regime: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A line (lower case) with what was named before it and what it names."""
+
+    line: Line
+    text: str
+    before: Named
+    columns: tuple[Mention, ...]
+    gpus: tuple[Mention, ...]
+    regimes: tuple[Mention, ...]
+    ops: tuple[Mention, ...]
+
+    def named(self, start: int, end: int, page: Published) -> Named:
+        """Return what the claim at ``start:end`` is about."""
+        left, right = self._clause(start, end)
+
+        def pick(mentions: tuple[Mention, ...], before: str) -> str:
+            inside = [m.name for m in mentions if start <= m.start < end]
+            earlier = [m.name for m in mentions if left <= m.start < start]
+            later = [m.name for m in mentions if end <= m.start < right]
+            in_line = [m.name for m in mentions if m.start < left]
+            for found in (inside[:1], earlier[-1:], later[:1], in_line[-1:]):
+                if found:
+                    return found[0]
+            return before
+
+        only = page.columns[0] if len(page.columns) == 1 else ""
+        return Named(
+            column=pick(self.columns, self.before.column) or only,
+            gpu=pick(self.gpus, self.before.gpu),
+            regime=pick(self.regimes, self.before.regime),
+        )
+
+    def ops_before(self, start: int) -> set[str]:
+        """Return the operations that the line names before a claim."""
+        return {mention.name for mention in self.ops if mention.start < start}
+
+    def _clause(self, start: int, end: int) -> tuple[int, int]:
+        breaks = [found.start() for found in _CLAUSE.finditer(self.text)]
+        left = max((b for b in breaks if b < start), default=0)
+        right = min((b for b in breaks if b >= end), default=len(self.text))
+        return left, right
+
+
+def said(document: Document, page: Published) -> Iterator[Said]:
+    """Yield the lines that are no headings, in order, each with its context.
+
+    What a heading names holds below it, down to the next heading of its level; what a line names holds for the lines
+    after it, down to the next heading.
+    """
+    find = _finders(page)
+    headings: list[tuple[int, Named]] = []
+    now = Named()
+    for block in document.blocks:
+        if not isinstance(block, Line):
+            continue
+        text = block.text.lower()
+        found = {what: tuple(finder(text)) for what, finder in find.items()}
+        last = Named(**{what: mentions[-1].name for what, mentions in found.items() if mentions})
+        if block.level:
+            headings = [(level, named) for level, named in headings if level < block.level]
+            outer = headings[-1][1] if headings else Named()
+            now = _with(outer, last)
+            headings.append((block.level, now))
+            continue
+        yield Said(
+            line=block,
+            text=text,
+            before=now,
+            columns=found["column"],
+            gpus=found["gpu"],
+            regimes=found["regime"],
+            ops=tuple(_mentions(text, {op.lower(): op for op in page.ops})),
+        )
+        now = _with(now, last)
+
+
+def scopes(page: Published, named: Named, ops: Collection[str] = ()) -> list[list[Row]]:
+    """Return the sets of rows that a claim may be of: those of the place it names; without one all, or each place.
+
+    ``ops`` are operations named before it: it may be of theirs alone.
+    """
+    rows = [row for row in page.rows if named.gpu in ("", row.place.gpu) and named.regime in ("", row.place.regime)]
+    places: dict[Place, list[Row]] = {}
+    for row in rows:
+        places.setdefault(row.place, []).append(row)
+    found = [rows, *places.values()] if len(places) > 1 else [rows]
+    return found + [[row for row in of_place if row.op in ops] for of_place in found if ops]
+
+
+def short(gpu: str) -> str:
+    """Return a GPU's name without its parentheses: ``Rubin`` of ``Rubin (sm_107a)``."""
+    return re.sub(r"\s*\(.*", "", gpu)
+
+
+def _with(outer: Named, inner: Named) -> Named:
+    return replace(
+        outer,
+        column=inner.column or outer.column,
+        gpu=inner.gpu or outer.gpu,
+        regime=inner.regime or outer.regime,
+    )
+
+
+def _finders(page: Published) -> Mapping[str, Callable[[str], Iterator[Mention]]]:
+    columns = {key: key for key in page.columns}
+    columns |= {cell.key: key for mean in page.means for cell in mean.cells if (key := match(cell.key, page.columns))}
+    gpus = {gpu.lower(): gpu for gpu in page.gpus if gpu}
+    shorts = [short(gpu.lower()) for gpu in page.gpus]
+    gpus |= {name: gpu for name, gpu in zip(shorts, page.gpus, strict=True) if name and shorts.count(name) == 1}
+    archs = [arch for gpu in page.gpus for arch in re.findall(r"sm_\w+", gpu.lower())]
+    gpus |= {a: g for g in page.gpus for a in re.findall(r"sm_\w+", g.lower()) if archs.count(a) == 1}
+    regimes = {f"in {regime.lower()}": regime for regime in page.regimes if regime}
+
+    def of_columns(text: str) -> Iterator[Mention]:
+        found = list(_mentions(text, columns))
+        for phrase in _VERSUS.finditer(text):
+            if any(m.start < phrase.end() and phrase.start() < m.end for m in found):
+                continue
+            if key := match(phrase[1], page.columns):
+                found.append(Mention(start=phrase.start(), end=phrase.end(), name=key))
+        yield from sorted(found, key=lambda mention: mention.start)
+
+    return {
+        "column": of_columns,
+        "gpu": lambda text: _mentions(text, gpus),
+        "regime": lambda text: _mentions(text, regimes),
+    }
+
+
+def _mentions(text: str, names: Mapping[str, str]) -> Iterator[Mention]:
+    """Yield where a name stands as words of its own; the longest wins."""
+    if not names:
+        return
+    longest = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    for found in re.finditer(rf"(?<![\w-])(?:{longest})(?![\w-]|:\d)", text):
+        yield Mention(start=found.start(), end=found.end(), name=names[found[0]])

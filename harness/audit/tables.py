@@ -1,0 +1,384 @@
+"""Tables -> the rows and geomeans that a page publishes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.audit.columns import Header, LatencyColumn, mean_header, row_header
+from harness.audit.finding import AuditError
+from harness.audit.markdown import Document, Line, Table, TableRow
+from harness.audit.printed import Latency, Printed, Ratio, has_number, latency, only_range, ratio
+
+EVERY = {"all", "all rows", "every", "total", "overall", "any"}
+"""What a cell says that stands for all operations or all classes."""
+
+_UNSORTED = re.compile(r"\b(?:asc|ascending|unsorted|random|lognormal)\b")
+_OWNER = re.compile(r"\b(?:bal|balanced|skew|skewed|desc|descending|\w+-empty)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where rows belong together: a GPU, a regime; empty where the page does not tell them apart."""
+
+    gpu: str = ""
+    regime: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Time:
+    """One arm's latency in a row, and its column."""
+
+    column: LatencyColumn
+    latency: Latency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row; ``number`` counts them from 1 over the file. Unreadable cells are kept as they are, by header.
+
+    Attributes
+    ----------
+    row_class
+        As a column says, else as the name's kind says: ``unsorted`` for asc and random, ``owner``; else empty.
+    ratios, keys
+        By baseline: the ratio, and the letter of the arm it is against.
+    sections
+        Lines of the headings above the table, the outermost first.
+    """
+
+    number: int
+    line: int
+    place: Place
+    suite: str
+    op: str
+    name: str
+    row_class: str
+    class_is_printed: bool
+    groups: int | None
+    host_bound: bool
+    control: bool
+    ratios: dict[str, Ratio]
+    keys: dict[str, str]
+    times: tuple[Time, ...]
+    sections: tuple[int, ...]
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Operation and name, as sentences call a row."""
+        return f"{self.op} {self.name}".strip()
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What no two rows of a page share."""
+        return (self.place.gpu, self.place.regime, self.suite, self.op.lower(), self.name.lower())
+
+    def counts(self, key: str) -> bool:
+        """Return whether the row's ratio enters geomeans and counts of this baseline."""
+        return key in self.ratios and not self.host_bound and not (self.control and key.startswith("previous"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanCell:
+    """A geomean against one baseline; ``value`` is None where only an end stands. ``n`` is the cell's own count."""
+
+    key: str
+    value: Printed | None
+    low: Printed | None
+    high: Printed | None
+    n: int | None
+    busy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """A line of the geomean table; an empty operation or class stands for all. ``count`` rows of ``expected``.
+
+    ``count`` is that of the column ``first``. Without a GPU it is of the rows under the innermost of its headings
+    (``sections``) that has rows.
+    """
+
+    line: int
+    gpu: str
+    regime: str
+    suite: str
+    op: str
+    row_class: str
+    count: int | None
+    expected: int | None
+    first: str
+    cells: tuple[MeanCell, ...]
+    sections: tuple[int, ...]
+
+    @property
+    def what(self) -> str:
+        """The line in words."""
+        parts = (self.gpu, self.regime, self.suite, self.op, self.row_class)
+        return " ".join(part for part in parts if part) or "all rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A page's rows and geomeans, and the names in them: GPUs, regimes, operations, baselines."""
+
+    rows: tuple[Row, ...]
+    means: tuple[Mean, ...]
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs of the rows."""
+        return tuple(dict.fromkeys(row.place.gpu for row in self.rows))
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        """The regimes of the rows."""
+        return tuple(dict.fromkeys(row.place.regime for row in self.rows))
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The operations of the rows."""
+        return tuple(dict.fromkeys(row.op for row in self.rows if row.op))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The baselines of the rows."""
+        return tuple(dict.fromkeys(key for row in self.rows for key in row.ratios))
+
+
+def published(document: Document) -> Published:
+    """Return the page's rows and geomeans.
+
+    Raises
+    ------
+    AuditError
+        No table has a column of names and one of ratios, or it has no row.
+    """
+    tables = list(_tables(document))
+    means = tuple(mean for table in tables for mean in _means(table))
+    rows: list[Row] = []
+    for placed in tables:
+        if (header := row_header(placed.table)).is_rows:
+            earlier = {row.identity: index for index, row in enumerate(rows)}
+            for line in placed.table.rows:
+                row = _row(line, header, placed, means, len(rows) + 1)
+                index = earlier.get(row.identity)
+                if index is None or rows[index].ratios.keys() & row.ratios.keys():
+                    rows.append(row)
+                else:
+                    rows[index] = _merged(rows[index], row)
+    if not rows:
+        raise AuditError(
+            "no per-row table found: a page must have a table with a column of rows (row, shape, workload) and one of"
+            " ratios (speedup, vs, baseline / new); give the page with its rows"
+        )
+    return Published(rows=tuple(rows), means=means)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """A table, the headings above it, and what else stands between it and the last table."""
+
+    table: Table
+    headings: tuple[Line, ...]
+    since: tuple[Line, ...]
+
+    @property
+    def above(self) -> list[str]:
+        """What stands above the table, the nearest first."""
+        return [line.text for line in (*reversed(self.since), *reversed(self.headings))]
+
+    @property
+    def sections(self) -> tuple[int, ...]:
+        return tuple(heading.number for heading in self.headings)
+
+
+def _tables(document: Document) -> Iterator[_Placed]:
+    headings: list[Line] = []
+    since: list[Line] = []
+    for block in document.blocks:
+        if isinstance(block, Line):
+            headings = [*(h for h in headings if h.level < block.level), block] if block.level else headings
+            since.append(block)
+            continue
+        yield _Placed(table=block, headings=tuple(headings), since=tuple(since))
+        since = []
+
+
+def _means(placed: _Placed) -> Iterator[Mean]:
+    table = placed.table
+    if row_header(table).is_rows or (header := mean_header(table)) is None:
+        return
+    for row in table.rows:
+        count = re.match(r"(\d+)(?:\s*(?:of|/)\s*(\d+))?", _cell(row, header.count))
+        yield Mean(
+            line=row.number,
+            gpu=_cell(row, header.gpu),
+            regime=_cell(row, header.regime),
+            suite=_cell(row, header.suite),
+            op=_some(_cell(row, header.op)),
+            row_class=_some(_cell(row, header.row_class)),
+            count=int(count[1]) if count else None,
+            expected=int(count[2]) if count and count[2] else None,
+            first=header.ratios[0].key,
+            cells=tuple(_mean_cells(row, header)),
+            sections=placed.sections,
+        )
+
+
+def _mean_cells(row: TableRow, header: Header) -> Iterator[MeanCell]:
+    for key in dict.fromkeys(column.key for column in header.ratios):
+        value: Ratio | None = None
+        ends: dict[str, Printed] = {}
+        for column in (c for c in header.ratios if c.key == key):
+            cell = row.cells[column.index]
+            found, both = ratio(cell), only_range(cell)
+            if column.part == "range" and both:
+                ends |= {"low": both[0], "high": both[1]}
+            elif found and column.part in ("lowest", "highest"):
+                ends["low" if column.part == "lowest" else "high"] = found.value
+            elif found:
+                value = found
+        if value is None and not ends:
+            continue
+        rest = value.rest if value else ""
+        n = re.search(r"(?:^|, )(?:n\s*=?\s*)?(\d+) of \d+", re.sub(r"busy.*", "", rest))
+        busy = re.search(r"busy\s+[\d.]+", rest)
+        yield MeanCell(
+            key=key,
+            value=value.value if value else None,
+            low=ends.get("low") or (value.low if value else None),
+            high=ends.get("high") or (value.high if value else None),
+            n=int(n[1]) if n else None,
+            busy=busy[0] if busy else "",
+        )
+
+
+def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], number: int) -> Row:
+    above = placed.above
+    name = " ".join(part for index in header.name if (part := _part(header.titles[index], row.cells[index])))
+    stated = _cell(row, header.row_class)
+    groups = _cell(row, header.n)
+    remarks = _cell(row, header.remarks).lower()
+    op = _cell(row, header.op) or next((h for h in above if any(h == mean.op for mean in means)), "")
+    gpu = _gpu(_cell(row, header.gpu), above, list(dict.fromkeys(mean.gpu for mean in means if mean.gpu)))
+    ratios, unreadable = _ratios(row, header)
+    return Row(
+        number=number,
+        line=row.number,
+        place=Place(gpu=gpu, regime=_regime(_cell(row, header.regime), gpu, above, means)),
+        suite=_cell(row, header.suite),
+        op=op,
+        name=name,
+        row_class=stated or row_class(name),
+        class_is_printed=bool(stated),
+        groups=int(groups) if groups.isdigit() else None,
+        host_bound="host-bound" in remarks,
+        control="control" in [remark.strip() for remark in remarks.split(";")],
+        ratios=ratios,
+        keys={c.key: row.cells[c.index].strip() for c in header.keys if row.cells[c.index].strip(" -–—")},
+        times=tuple(
+            Time(column=column, latency=found)
+            for column in header.latencies
+            if (found := latency(row.cells[column.index])) is not None
+        ),
+        sections=placed.sections,
+        unreadable=unreadable,
+    )
+
+
+def _merged(one: Row, other: Row) -> Row:
+    """Return a row whose baselines stand in two tables, with the number and line of the first."""
+    return replace(
+        one,
+        ratios=one.ratios | other.ratios,
+        keys=one.keys | other.keys,
+        times=(*one.times, *other.times),
+        unreadable=(*one.unreadable, *other.unreadable),
+    )
+
+
+def _ratios(row: TableRow, header: Header) -> tuple[dict[str, Ratio], tuple[str, ...]]:
+    """Return the row's ratios by baseline, ends from columns of their own put in, and what could not be read."""
+    found: dict[str, Ratio] = {}
+    times = [row.cells[column.index] for column in header.latencies]
+    wrong = [cell for cell in times if has_number(cell) and latency(cell) is None]
+    for column in header.ratios:
+        cell = row.cells[column.index]
+        if not has_number(cell):
+            continue
+        if column.part == "value" and (value := ratio(cell)) is not None:
+            found[column.key] = value
+        elif column.part == "value":
+            wrong.append(cell)
+    for column in header.ratios:
+        value, cell = found.get(column.key), row.cells[column.index]
+        if value is None or column.part == "value" or not has_number(cell):
+            continue
+        both, end = only_range(cell), ratio(cell)
+        if column.part == "range" and both:
+            found[column.key] = Ratio(value=value.value, low=both[0], high=both[1])
+        elif end and column.part == "lowest":
+            found[column.key] = Ratio(value=value.value, low=end.value, high=value.high)
+        elif end and column.part == "highest":
+            found[column.key] = Ratio(value=value.value, low=value.low, high=end.value)
+        else:
+            wrong.append(cell)
+    return found, tuple(wrong)
+
+
+def row_class(name: str) -> str:
+    """Return the class that a published name's kind belongs to: ``unsorted``, ``owner``, or empty where it has none."""
+    lowered = name.lower()
+    if _UNSORTED.search(lowered):
+        return "unsorted"
+    return "owner" if _OWNER.search(lowered) else ""
+
+
+def _gpu(cell: str, above: Sequence[str], labels: Sequence[str]) -> str:
+    """Return the geomean table's name of a row's GPU, from the row's cell and the headings above its table."""
+    texts = [text for text in (cell, *above) if text]
+    if not labels:
+        return cell
+    for same in (lambda text, label: text.lower() == label.lower(), _names, _same_arch):
+        for text in texts:
+            found = [label for label in labels if same(text, label)]
+            if len(found) == 1:
+                return found[0]
+    return cell or (labels[0] if len(labels) == 1 else "")
+
+
+def _regime(cell: str, gpu: str, above: Sequence[str], means: Sequence[Mean]) -> str:
+    """Return a row's regime: of its cell, of a heading above it, or the only one that its GPU's geomeans have.
+
+    Without geomeans what stands above tells tables apart.
+    """
+    if cell or not means:
+        return cell or next(iter(above), "")
+    regimes = {mean.regime for mean in means if not gpu or mean.gpu in ("", gpu)}
+    only = regimes.pop() if len(regimes) == 1 else None
+    return next((text for text in above if text in regimes), "") if only is None else only
+
+
+def _names(text: str, label: str) -> bool:
+    """Return whether a heading names a GPU: ``Rows on Rubin`` names ``Rubin (sm_107a)``."""
+    short = re.sub(r"\s*\(.*", "", label).strip().lower()
+    return bool(short) and re.search(rf"(?<!\w){re.escape(short)}(?!\w)", text.lower()) is not None
+
+
+def _same_arch(text: str, label: str) -> bool:
+    return bool(set(re.findall(r"sm_\w+", text.lower())) & set(re.findall(r"sm_\w+", label.lower())))
+
+
+def _part(title: str, cell: str) -> str:
+    """Return a cell as a part of a row's name: ``4`` under ``E`` is ``E4``."""
+    return f"{title.upper()}{cell}" if title.lower() in ("e", "m") and cell.isdigit() else cell
+
+
+def _cell(row: TableRow, index: int | None) -> str:
+    return "" if index is None else row.cells[index]
+
+
+def _some(cell: str) -> str:
+    return "" if cell.lower() in EVERY else cell
