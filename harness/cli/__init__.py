@@ -54,9 +54,11 @@ def cake_bench() -> None:
     \b
     Exit codes:
       0    done
-      1    a geomean of SOTA / new is below --fail-below, or a check of doctor fails
+      1    a geomean of SOTA / new is below --fail-below, a check of doctor fails,
+           compare finds something slower, audit a contradiction
       2    usage, or an internal error
-      3    nothing measured
+      3    nothing measured, nothing compared
+      4    compare: the environments are not comparable
       5    an arm failed its check, or a row failed
       130  Ctrl-C; what was measured is saved
     """

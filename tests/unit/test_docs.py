@@ -1,5 +1,6 @@
 """The documents against the program: help texts, examples, links, and what a clone must not say."""
 
+import importlib
 import os
 import re
 import shlex
@@ -22,9 +23,14 @@ def help_text(*words: str) -> str:
     return CliRunner().invoke(cake_bench, [*words, "--help"], prog_name="cake-bench", terminal_width=100).output
 
 
+def with_subcommands(name: str) -> list[tuple[str, ...]]:
+    command = importlib.import_module(f"harness.cli.{name.replace('-', '_')}").command
+    return [(name,), *((name, sub) for sub in getattr(command, "commands", ()))]
+
+
 def cli_page() -> str:
     parts = ["# Commands", "", "Written from the program's own `--help`; `make golden` writes it again.", ""]
-    for words in ((), *((name,) for name in COMMANDS)):
+    for words in ((), *(words for name in COMMANDS for words in with_subcommands(name))):
         parts += [f"## cake-bench {' '.join(words)}".rstrip(), "", "```text", help_text(*words).rstrip(), "```", ""]
     return "\n".join(parts)
 
