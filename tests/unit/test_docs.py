@@ -25,7 +25,8 @@ def help_text(*words: str) -> str:
 
 def with_subcommands(name: str) -> list[tuple[str, ...]]:
     command = importlib.import_module(f"harness.cli.{name.replace('-', '_')}").command
-    return [(name,), *((name, sub) for sub in getattr(command, "commands", ()))]
+    subcommands = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ()
+    return [(name,), *((name, sub) for sub in subcommands)]
 
 
 def cli_page() -> str:
