@@ -1,0 +1,208 @@
+"""The plan of the tail computes every k-block once, within its bound, whatever the groups and the clusters."""
+
+from dataclasses import replace
+from itertools import accumulate, chain
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cake_kernels.grouped_gemm.sm90.config import choose
+from cake_kernels.grouped_gemm.sm90.plan import FIXUP, MAX_CLUSTERS, MIN_CHUNK, Plan, cost, plan
+from cake_kernels.grouped_gemm.sm90.walk import Walk, walk
+from harness import cases, shapes
+from harness.model.case import Case
+from harness.paths import data
+
+SPLITS = ("never", "no_room", "gain")
+OPS = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
+PUBLISHED = [
+    case
+    for case in cases.cases(shapes.load(data("shapes.yaml")), "moe-training")
+    if case.op in OPS and case.out_dtype == "bf16"
+]
+CLUSTERS = 66
+
+
+@st.composite
+def walks(draw: st.DrawFn) -> Walk:
+    """Tiles of 64 x 64, of many k-blocks or few, of groups that are even, uneven or empty."""
+    op = draw(st.sampled_from(sorted(OPS.values())))
+    sizes = draw(st.lists(st.sampled_from([0, 0, 1, 64, 500, 1000]) | st.integers(0, 4000), min_size=1, max_size=24))
+    ends = list(accumulate(sizes))
+    M = ends[-1] + draw(st.sampled_from([0, 0, 150]))
+    N, K = draw(st.integers(1, 400)), draw(st.integers(1, 400) | st.just(4000))
+    return walk(op, ends, M=M, N=N, K=K, cluster_rows=64, cluster_columns=64, band=draw(st.integers(1, 4)))  # type: ignore[arg-type]
+
+
+clusters = st.sampled_from([1, 2, 66, MAX_CLUSTERS]) | st.integers(1, MAX_CLUSTERS)
+plans = st.builds(lambda made, count, split: plan(made, count, split=split), walks(), clusters, st.sampled_from(SPLITS))
+
+
+def plain_makespan(made: Walk, count: int) -> int:
+    return max(
+        sum(cost(made.groups[made.tile(number).group]) for number in made.tiles_of(cluster, count))
+        for cluster in range(count)
+    )
+
+
+def dealt(made: Plan) -> list[int]:
+    """Return each cluster's k-blocks, counted piece by piece."""
+    return [sum(max(len(chunk.k), 1) for chunk in made.work_of(cluster)) for cluster in range(made.clusters)]
+
+
+@given(plans)
+def test_the_chunks_of_a_tile_are_its_k_blocks_in_order(made: Plan) -> None:
+    chunks: dict[int, dict[int, Any]] = {}
+    for chunk in chain.from_iterable(made.work_of(cluster) for cluster in range(made.clusters)):
+        assert chunk.index not in chunks.setdefault(chunk.tile, {})
+        chunks[chunk.tile][chunk.index] = chunk
+
+    assert sorted(chunks) == list(range(made.walk.num_tiles))
+    for tile, parts in chunks.items():
+        assert {part.of for part in parts.values()} == {len(parts)}
+        in_order = [parts[index] for index in range(len(parts))]
+        k = list(chain.from_iterable(part.k for part in in_order))
+        assert k == list(range(made.walk.tile(tile).k_blocks))
+
+
+@given(plans)
+def test_a_ticket_counts_the_clusters_of_its_tile(made: Plan) -> None:
+    arrivals: dict[int, set[int]] = {}
+    for cluster in range(made.clusters):
+        for chunk in made.work_of(cluster):
+            arrivals.setdefault(chunk.tile, set()).add(cluster)
+
+    assert made.tickets == {tile: len(owners) for tile, owners in arrivals.items() if len(owners) > 1}
+    assert made.tickets == {} or made.placement == "split"
+
+
+@given(plans)
+def test_a_chunk_of_a_split_tile_has_the_fewest_k_blocks_or_more(made: Plan) -> None:
+    parts = [chunk for chunks in made.chunks for chunk in chunks if chunk.of > 1]
+
+    assert all(len(chunk.k) >= MIN_CHUNK for chunk in parts)
+
+
+@given(plans)
+def test_a_cluster_shares_at_most_its_first_and_its_last_tile_of_the_tail(made: Plan) -> None:
+    for chunks in made.chunks:
+        assert all(chunk.of == 1 for chunk in chunks[1:-1])
+        assert [chunk.index for chunk in chunks[1:]] == [0] * len(chunks[1:])
+
+
+@given(plans)
+def test_every_clusters_tiles_ascend(made: Plan) -> None:
+    for cluster in range(made.clusters):
+        tiles = [chunk.tile for chunk in made.work_of(cluster)]
+        assert tiles == sorted(set(tiles))
+
+
+@given(plans)
+def test_the_tail_is_less_than_a_wave_and_begins_after_full_waves(made: Plan) -> None:
+    assert len(made.tail) < made.clusters
+    assert made.tail.start % made.clusters == 0
+    assert all(made.walk.tile(number).k_blocks == 0 for number in range(made.tail.stop, made.walk.num_tiles))
+
+
+@given(plans)
+def test_no_cluster_has_more_than_the_bound_or_the_makespan_says(made: Plan) -> None:
+    loads = dealt(made)
+
+    assert max(loads) == made.makespan <= made.bound
+    assert made.ideal <= made.makespan
+    assert sum(loads) <= made.ideal * made.clusters < sum(loads) + made.clusters
+
+
+@given(walks(), clusters)
+def test_a_plan_is_never_longer_than_the_plain_walk_and_a_split_gains_what_it_costs(made: Walk, count: int) -> None:
+    plain = plain_makespan(made, count)
+    never, no_room, gain = (plan(made, count, split=split) for split in SPLITS)
+
+    assert gain.makespan <= no_room.makespan <= never.makespan <= plain
+    assert (never.makespan == plain) == (never.placement == "plain")
+    for made_split in (no_room, gain):
+        if made_split.placement == "split":
+            assert made_split.makespan + FIXUP < never.makespan
+        else:
+            assert made_split.chunks == never.chunks
+
+
+@given(plans)
+def test_what_is_placed_plain_is_where_the_walk_takes_it(made: Plan) -> None:
+    if made.placement == "plain":
+        for cluster in range(made.clusters):
+            tiles = [chunk.tile for chunk in made.work_of(cluster)]
+            assert tiles == list(made.walk.tiles_of(cluster, made.clusters))
+
+
+@given(walks(), clusters)
+def test_no_room_splits_only_where_a_cluster_had_more_than_the_largest_load_and_a_share(made: Walk, count: int) -> None:
+    never, no_room = plan(made, count, split="never"), plan(made, count, split="no_room")
+    tail = sum(cost(made.groups[made.tile(number).group]) for number in never.tail)
+
+    if no_room.placement == "split":
+        assert never.makespan > max(never.loads) + tail / count
+    if never.makespan <= max(never.loads) + tail / count:
+        assert no_room == never
+
+
+@given(walks(), clusters)
+def test_where_all_tiles_cost_the_same_slack_finds_room_if_there_is_any(made: Walk, count: int) -> None:
+    never = plan(made, count, split="never")
+    costs = {cost(made.groups[made.tile(number).group]) for number in never.tail}
+    if len(costs) != 1:
+        return
+    (each,) = costs
+
+    fewer = never.makespan - 1
+    room = sum((fewer - load) // each for load in never.loads if load <= fewer)
+    assert fewer < max(never.loads) or room < len(never.tail)
+
+
+@given(walks(), clusters, st.sampled_from(SPLITS))
+def test_a_plan_follows_from_the_walk_and_the_clusters_alone(made: Walk, count: int, split: Any) -> None:
+    again = Walk(
+        groups=tuple(made.groups),
+        cluster_rows=made.cluster_rows,
+        cluster_columns=made.cluster_columns,
+        band=made.band,
+    )
+
+    assert plan(again, count, split=split) == plan(made, count, split=split)
+
+
+def published(case: Case) -> Walk:
+    shape = case.shape
+    op, extents = OPS[case.op], {"M": shape.M, "N": shape.N, "K": shape.K}
+    config = choose(op, **extents, E=len(shape.group_sizes))  # type: ignore[arg-type]
+    return walk(
+        op,  # type: ignore[arg-type]
+        list(accumulate(shape.group_sizes)),
+        **extents,
+        cluster_rows=config.tile_rows * config.cluster_rows,
+        cluster_columns=config.tile_cols * config.cluster_cols,
+        band=config.band,
+    )
+
+
+def empty_last(made: Walk) -> Walk:
+    """Return the same tiles, those of groups without rows numbered after all others."""
+    groups, first_tile = [], 0
+    for group in sorted(made.groups, key=lambda group: group.k_blocks == 0):
+        groups.append(replace(group, first_tile=first_tile))
+        first_tile = groups[-1].end_tile
+    return replace(made, groups=tuple(groups))
+
+
+@pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: case.case_id)
+def test_published_rows_that_split_for_gain_are_within_2_percent_of_the_ideal(case: Case) -> None:
+    made = published(case)
+    # An empty group at the beginning moves the others' waves, and then full waves are uneven: docs/tail.md.
+    if case.op == "dW" and "1-empty asc" in case.name:
+        made = empty_last(made)
+
+    planned = plan(made, CLUSTERS, split="gain")
+
+    assert 100 * planned.makespan <= 102 * planned.ideal

@@ -1,0 +1,408 @@
+"""The plan of the tail: examples by hand, and the device header, run on the CPU, against the Python model."""
+
+import ctypes
+import random
+import shutil
+import subprocess
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from cake_kernels.errors import ArgumentError
+from cake_kernels.grouped_gemm.sm90 import plan as model
+from cake_kernels.grouped_gemm.sm90.config import MAX_EXPERTS, SOURCE
+from cake_kernels.grouped_gemm.sm90.plan import FIXUP, MAX_CLUSTERS, MIN_CHUNK, Chunk, Plan, plan
+from cake_kernels.grouped_gemm.sm90.walk import BLOCK_K, Walk, walk
+
+SPLITS = ("never", "no_room", "gain")
+PLACEMENTS = ("plain", "slack", "split")
+
+# Both for the device and for the CPU: one warp makes the plan, and writes what a cluster does with it.
+DUMP = """
+#include "tail_plan.cuh"
+
+using Walk = TileWalk<bool(ROWS_ARE_GROUPED), TILE_ROWS, BAND>;
+
+struct Launch {
+    const int* offs;
+    int* head;    // [2 + clusters]: placement, makespan, loads
+    int* steps;   // [clusters]
+    int* work;    // [clusters, max_steps, 5]
+    int num_experts, total_rows, rows, columns, k_blocks, clusters, split, max_steps;
+};
+
+__device__ void make(const Launch& l, const Walk& walk, TailPlan<MAX_CLUSTERS>& plan) {
+    walk.plan(l.offs, l.num_experts, l.total_rows);
+    __syncwarp();
+    plan.locate(walk, l.k_blocks, l.clusters);
+    plan.make(walk, l.k_blocks, SplitWhen(l.split));
+}
+
+__device__ void dump(const Launch& l, const Walk& walk, TailPlan<MAX_CLUSTERS>& plan, int cluster) {
+    plan.take(walk, l.k_blocks, cluster);
+    if (threadIdx.x != 0) return;
+    l.head[0] = int(plan.placement);
+    l.head[1] = plan.makespan;
+    l.head[2 + cluster] = plan.load[cluster];
+    int step = 0;
+    for (Chunk c = plan.at(0, cluster); c.tile < walk.num_tiles() && step < l.max_steps; c = plan.at(++step, cluster)) {
+        int* to = l.work + 5 * (cluster * l.max_steps + step);
+        to[0] = c.tile, to[1] = c.k_begin, to[2] = c.k_end, to[3] = c.index, to[4] = c.of;
+    }
+    l.steps[cluster] = step;
+}
+"""
+
+# What a warp has on the device and sm90_emulator.h has not.
+WARP = """
+#include "sm90_emulator.h"
+
+inline void __syncwarp() { emulator::meet(emulator::self->warp->meeting, 32, [] {}); }
+inline int atomicAdd(int* to, int value) { return (*to += value) - value; }
+inline int __popc(u32 bits) { return __builtin_popcount(bits); }
+template <typename Both>
+int reduce(int value, Both both) {
+    emulator::Warp& warp = *emulator::self->warp;
+    warp.given[emulator::self->id % 32][0] = u32(value);
+    emulator::meet(warp.meeting, 32, [&] {
+        int all = int(warp.given[0][0]);
+        for (int i = 1; i < 32; ++i) all = both(all, int(warp.given[i][0]));
+        warp.result[0] = u32(all);
+    });
+    return int(warp.result[0]);
+}
+inline int __reduce_max_sync(u32, int value) { return reduce(value, [](int a, int b) { return a > b ? a : b; }); }
+inline int __reduce_min_sync(u32, int value) { return reduce(value, [](int a, int b) { return a < b ? a : b; }); }
+inline int __reduce_add_sync(u32, int value) { return reduce(value, [](int a, int b) { return a + b; }); }
+inline u32 __ballot_sync(u32, bool value) {
+    return u32(reduce(int(u32(value) << emulator::self->id % 32), [](int a, int b) { return a | b; }));
+}
+"""
+
+RUN = """
+extern "C" const char* run(const Launch* launch) {
+    static std::string error;
+    static int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2];
+    static TailPlan<MAX_CLUSTERS> plan;
+    std::memset(&plan, 0x55, sizeof plan);
+    const Launch& l = *launch;
+    const Walk walk{ends, first_tile, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
+    emulator::kernel = [&] {
+        if (threadIdx.x >= 32) return;
+        make(l, walk, plan);
+        for (int cluster = 0; cluster < l.clusters; ++cluster) {
+            dump(l, walk, plan, cluster);
+            __syncwarp();
+        }
+    };
+    try {
+        emulator::run_cluster(0, 1, 1);
+        return nullptr;
+    } catch (const std::exception& e) {
+        error = e.what();
+        return error.c_str();
+    }
+}
+"""
+
+
+class Launch(ctypes.Structure):
+    """``Launch`` of DUMP; addresses are of the memory where it runs."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("offs", "head", "steps", "work")),
+        *(
+            (name, ctypes.c_int)
+            for name in ("num_experts", "total_rows", "rows", "columns", "k_blocks", "clusters", "split", "max_steps")
+        ),
+    )
+
+
+def launch_of(made: Walk, op, ends, M, clusters, split) -> Launch:
+    """Return the numbers of a launch, without addresses."""
+    grouped = op != "wgrad"
+    return Launch(
+        num_experts=len(ends),
+        total_rows=M,
+        rows=0 if grouped else made.groups[0].rows,
+        columns=made.groups[0].columns,
+        k_blocks=made.groups[0].k_blocks if grouped else 0,
+        clusters=clusters,
+        split=SPLITS.index(split),
+        max_steps=made.num_tiles // clusters + MAX_CLUSTERS + 1,
+    )
+
+
+def dumped(plan: Plan):
+    """Return what DUMP writes of a plan that is ``plan``: head, and the work of each cluster."""
+    to_the_end = 2**31 - 1
+    tail = set(plan.tail)
+    head = [PLACEMENTS.index(plan.placement), plan.makespan, *plan.loads]
+    return head, [
+        [
+            [c.tile, *((c.k.start, c.k.stop) if c.tile in tail else (0, to_the_end)), c.index, c.of]
+            for c in plan.work_of(cluster)
+        ]
+        for cluster in range(plan.clusters)
+    ]
+
+
+def work_lists(steps, work):
+    return [part[:count] for part, count in zip(work, steps, strict=True)]
+
+
+@cache
+def library(op, cluster_rows, band):
+    folder = Path(mkdtemp(prefix="tail_plan_"))
+    (folder / "plan.cpp").write_text(WARP + DUMP + RUN)
+    for header in ("tile_walk.cuh", "tail_plan.cuh"):
+        (folder / header).write_text((SOURCE.parent / header).read_text())
+    (folder / "ptx").mkdir()
+    (folder / "ptx" / "integers.cuh").write_text('#include "sm90_emulator.h"\n')
+    macros = {"ROWS_ARE_GROUPED": int(op != "wgrad"), "TILE_ROWS": cluster_rows, "BAND": band}
+    macros |= {"MAX_EXPERTS": MAX_EXPERTS, "MAX_CLUSTERS": MAX_CLUSTERS}
+    options = ["-O1", "-std=c++20", "-shared", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas"]
+    options += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+    defines = [f"-D{name}={value}" for name, value in macros.items()]
+    command = ["g++", *options, *defines, f"-I{Path(__file__).parent}", folder / "plan.cpp", "-o", folder / "plan.so"]
+    subprocess.run(command, check=True)
+    loaded = ctypes.CDLL(str(folder / "plan.so"))
+    loaded.run.restype = ctypes.c_char_p
+    return loaded
+
+
+def on_the_cpu(made, op, ends, M, clusters, split):
+    launch = launch_of(made, op, ends, M, clusters, split)
+    offs = (ctypes.c_int * len(ends))(*ends)
+    head, steps = (ctypes.c_int * (2 + clusters))(), (ctypes.c_int * clusters)()
+    work = (ctypes.c_int * 5 * launch.max_steps * clusters)()
+    arrays = {"offs": offs, "head": head, "steps": steps, "work": work}
+    for name, array in arrays.items():
+        setattr(launch, name, ctypes.addressof(array))
+    error = library(op, made.cluster_rows, made.band).run(ctypes.byref(launch))
+    assert error is None, error
+    return list(head), work_lists(steps, [[list(step) for step in part] for part in work])
+
+
+def random_launch(draw: random.Random, op, experts):
+    """Return ends, M and a walk: uneven groups, empty ones, now and then ends that are out of order or range."""
+    scale = draw.choice((1, 10))
+    sizes = [scale * draw.choice((0, 0, 1, 63, 64, 65, 300, draw.randint(0, 900))) for _ in range(experts)]
+    ends = list(accumulate(sizes))
+    M = max(0, ends[-1] + draw.choice((0, 0, -100, 100)))
+    if draw.random() < 0.2:
+        ends = [draw.randint(-50, M + 50) for _ in range(experts)]
+    N, K = draw.randint(1, 700), draw.randint(1, 1600)
+    return ends, M, walk(op, ends, M=M, N=N, K=K, cluster_rows=64, cluster_columns=draw.choice((64, 128)), band=3)
+
+
+needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which compiles the device code")
+
+
+@needs_gxx
+@pytest.mark.parametrize("clusters", [1, 2, 31, 33, 66, MAX_CLUSTERS])
+@pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
+def test_the_device_header_plans_as_the_model_does(op, clusters):
+    draw = random.Random(clusters)
+    for experts in (1, 8, 33):
+        for split in SPLITS:
+            ends, M, made = random_launch(draw, op, experts)
+
+            seen = on_the_cpu(made, op, ends, M, clusters, split)
+
+            assert seen == dumped(plan(made, clusters, split=split))
+
+
+@needs_gxx
+def test_the_device_header_plans_1024_experts_as_the_model_does():
+    draw = random.Random(0)
+    ends, M, made = random_launch(draw, "wgrad", MAX_EXPERTS)
+
+    assert on_the_cpu(made, "wgrad", ends, M, 66, "gain") == dumped(plan(made, 66, split="gain"))
+
+
+@needs_gxx
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(
+    "sizes", [(54037, 27018, 18012, 13509), (13509, 18012, 27018, 54037), (37526, 37525, 37525, 0)]
+)
+def test_the_device_header_plans_published_groups_as_the_model_does(sizes, split):
+    ends = list(accumulate(sizes))
+    made = walk("wgrad", ends, M=112576, N=4096, K=6144, cluster_rows=256, cluster_columns=384, band=8)
+
+    assert on_the_cpu(made, "wgrad", ends, 112576, 66, split) == dumped(plan(made, 66, split=split))
+
+
+# A cut in the middle of a tile that is too short for one; a tail that fits exactly.
+@needs_gxx
+@pytest.mark.parametrize(("sizes", "clusters"), [((100, 100, 100, 100, 20, 10, 70), 4), ((100, 60, 80), 2)])
+def test_the_device_header_decides_ties_as_the_model_does(sizes, clusters):
+    made, ends = wgrad(*sizes), [64 * end for end in accumulate(sizes)]
+    for split in SPLITS:
+        seen = on_the_cpu(made, "wgrad", ends, ends[-1], clusters, split)
+
+        assert seen == dumped(plan(made, clusters, split=split))
+
+
+def test_the_random_launches_have_every_placement():
+    draw = random.Random(1)
+    seen = set()
+    for _ in range(60):
+        for op in ("fwd", "wgrad"):
+            seen.add(plan(random_launch(draw, op, 8)[2], 33, split="no_room").placement)
+
+    assert seen == set(PLACEMENTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("kMinChunk", MIN_CHUNK), ("kFixup", FIXUP), ("kReductionOfBlock", BLOCK_K)]
+)
+def test_the_device_header_has_the_models_constants(name, value):
+    assert f"constexpr int {name} = {value};" in (SOURCE.parent / "tail_plan.cuh").read_text()
+
+
+def wgrad(*sizes, tiles=1):
+    """Return a walk of ``tiles`` tiles an expert, whose k-blocks are ``sizes``."""
+    ends = [64 * end for end in accumulate(sizes)]
+    return walk("wgrad", ends, M=ends[-1], N=64 * tiles, K=64, cluster_rows=64, cluster_columns=64, band=1)
+
+
+def whole(tile, k_blocks):
+    return Chunk(tile=tile, k=range(k_blocks), index=0, of=1)
+
+
+def test_full_waves_leave_no_tail():
+    made = plan(wgrad(40, 30, 20, 10), 2, split="gain")
+
+    assert made.tail == range(4, 4)
+    assert made.loads == (60, 40)
+    assert made.work_of(1) == (whole(1, 30), whole(3, 10))
+    assert made.makespan == 60
+
+
+def test_a_tail_tile_goes_whole_to_the_cluster_with_slack():
+    made = plan(wgrad(50, 10, 20), 2, split="no_room")
+
+    assert made.placement == "slack"
+    assert made.chunks == ((), (whole(2, 20),))
+    assert made.makespan == 50
+
+
+def test_of_two_tail_tiles_both_may_go_to_one_cluster():
+    made = plan(wgrad(90, 90, 10, 30, 25), 3, split="no_room")
+
+    assert made.placement == "slack"
+    assert made.chunks == ((), (), (whole(3, 30), whole(4, 25)))
+    assert made.makespan == 90
+
+
+def test_a_tail_without_room_is_split_over_all_clusters():
+    made = plan(wgrad(100, 100, 100, 60), 3, split="no_room")
+
+    assert made.placement == "split"
+    assert made.chunks == tuple((Chunk(tile=3, k=range(20 * i, 20 * i + 20), index=i, of=3),) for i in range(3))
+    assert made.tickets == {3: 3}
+    assert made.makespan == made.ideal == 120
+
+
+def test_chunks_are_as_long_as_the_clusters_slack():
+    made = plan(wgrad(100, 80, 60), 2, split="gain")
+
+    assert made.loads == (100, 80)
+    assert made.chunks == (
+        (Chunk(tile=2, k=range(40, 60), index=1, of=2),),
+        (Chunk(tile=2, k=range(40), index=0, of=2),),
+    )
+    assert made.makespan == 120
+
+
+def test_a_tail_is_never_split_where_nothing_may_be():
+    made = plan(wgrad(100, 100, 100, 60), 3, split="never")
+
+    assert made.placement == "plain"
+    assert made.makespan == 160
+
+
+# Whole, the tail tile of cost k makes 100 + k of the two clusters' 100; split, 100 + k / 2.
+@pytest.mark.parametrize(("k_blocks", "placement"), [(2 * FIXUP, "plain"), (2 * FIXUP + 2, "split")])
+def test_a_split_must_gain_more_than_what_it_costs(k_blocks, placement):
+    assert plan(wgrad(100, 100, k_blocks), 2, split="no_room").placement == placement
+
+
+# Each of two clusters has a share of 40 in a tail of 80, which whole goes to the second one.
+@pytest.mark.parametrize(("second", "placement", "makespan"), [(60, "slack", 140), (61, "split", 121)])
+def test_a_tail_fits_whole_up_to_the_largest_load_and_a_share(second, placement, makespan):
+    made = plan(wgrad(100, second, 80), 2, split="no_room")
+
+    assert (made.placement, made.makespan) == (placement, makespan)
+
+
+def test_a_tail_that_fits_whole_is_split_for_gain():
+    made = plan(wgrad(100, 60, 80), 2, split="gain")
+
+    assert (made.placement, made.makespan) == ("split", 120)
+
+
+def test_the_costliest_tail_tile_is_placed_first():
+    made = plan(wgrad(70, 100, 90, 10, 40), 3, split="never")
+
+    assert made.chunks == ((whole(4, 40),), (), (whole(3, 10),))
+    assert made.makespan == 110
+
+
+def test_no_chunk_is_shorter_than_the_least():
+    # 69 k-blocks for three: a cut at 23 would leave 4 of the second tile to the first cluster, so it moves to 19.
+    assert plan(wgrad(100, 100, 100, 19, 50), 3, split="gain").chunks == (
+        (whole(3, 19),),
+        (Chunk(tile=4, k=range(27), index=0, of=2),),
+        (Chunk(tile=4, k=range(27, 50), index=1, of=2),),
+    )
+
+
+def test_a_cut_in_the_middle_of_a_short_tile_moves_to_its_end():
+    made = plan(wgrad(100, 100, 100, 100, 20, 10, 70), 4, split="gain")
+
+    assert made.chunks[0] == (whole(4, 20), whole(5, 10))
+    assert [chunks[0].k for chunks in made.chunks[1:]] == [range(20), range(20, 45), range(45, 70)]
+
+
+def test_tiles_of_an_empty_group_at_the_end_are_not_the_tail():
+    made = plan(wgrad(100, 100, 100, 0, 0), 2, split="gain")
+
+    assert made.tail == range(2, 3)
+    assert made.placement == "split"
+    assert made.work_of(0)[-1] == whole(4, 0)
+    assert made.work_of(1)[-1] == whole(3, 0)
+
+
+def test_rows_of_nobody_are_not_the_tail():
+    made = walk("fwd", [192], M=320, N=64, K=64 * 50, cluster_rows=64, cluster_columns=64, band=1)
+
+    planned = plan(made, 2, split="gain")
+
+    assert planned.tail == range(2, 3)
+    assert planned.loads == (51, 51)
+    assert planned.tickets == {2: 2}
+
+
+def test_a_partial_tile_counts_as_a_whole_one():
+    made = walk("fwd", [65], M=65, N=64, K=640, cluster_rows=64, cluster_columns=64, band=1)
+
+    assert [model.cost(group) for group in made.groups] == [10, 1]
+    assert plan(made, 2, split="never").makespan == 10
+
+
+@pytest.mark.parametrize("clusters", [0, -1, MAX_CLUSTERS + 1])
+def test_clusters_out_of_range_are_refused(clusters):
+    with pytest.raises(ArgumentError, match=f"clusters must be in 1..144.*got {clusters}; launch fewer"):
+        plan(wgrad(1), clusters, split="never")
+
+
+def test_more_k_blocks_than_the_device_counts_are_refused():
+    made = wgrad(2**20, tiles=1025)
+
+    with pytest.raises(ArgumentError, match=f"at most {2**30}, so that int32 counts them, got {1025 * 2**20}"):
+        plan(made, 66, split="never")

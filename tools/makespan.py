@@ -1,0 +1,132 @@
+"""What the plan of the tail leaves of the ideal, for every row of a suite: no GPU, no time, integers of k-blocks.
+
+::
+
+    python tools/makespan.py                                   # the published shapes on 66 clusters
+    python tools/makespan.py --suite moe-heldout --clusters 64
+    python tools/makespan.py --op dW --summary
+
+A row's makespan is the k-blocks of the cluster that has most, by the plain walk and by the three rules of splitting;
+the ratio stands over the ideal, the k-blocks of all tiles over the clusters. docs/tail.md explains the rules. Rows with
+FP32 dW are left out: their tiles are those of the BF16 row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from cake_kernels.grouped_gemm.sm90.config import choose
+from cake_kernels.grouped_gemm.sm90.plan import MAX_CLUSTERS, Plan, SplitWhen, cost, plan
+from cake_kernels.grouped_gemm.sm90.walk import Walk, walk
+from cake_kernels.registry import Op
+from harness import cases, shapes
+from harness.model.case import Case
+from harness.paths import data
+
+OPS: dict[str, Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
+RULES: tuple[SplitWhen, ...] = ("never", "no_room", "gain")
+COLUMNS = ("plain walk", *RULES)
+CLUSTERS = 66  # of two CTAs on 132 SMs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One case: makespans in k-blocks, in the order of COLUMNS."""
+
+    case: Case
+    config: str
+    plans: tuple[Plan, ...]
+    makespans: tuple[int, ...]
+    ideal: int
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Makespans over the ideal."""
+        return tuple(makespan / self.ideal for makespan in self.makespans)
+
+    def line(self) -> str:
+        """Return the row of the table; a placement follows its makespan, with the tickets of a split."""
+        first = self.plans[0]
+        cells = [f"{self.makespans[0]} ({self.ratios[0]:.3f})"]
+        for made, ratio in zip(self.plans, self.ratios[1:], strict=True):
+            tickets = f" {len(made.tickets)}" if made.tickets else ""
+            cells.append(f"{made.makespan} ({ratio:.3f}) {made.placement}{tickets}")
+        facts = (self.case.op, self.case.name, self.config, first.walk.num_tiles, len(first.tail))
+        return "| " + " | ".join(map(str, (*facts, *cells, self.ideal))) + " |"
+
+
+def row(case: Case, most_clusters: int) -> Row:
+    """Return the makespans of ``case`` with the configuration that it gets."""
+    op, shape = OPS[case.op], case.shape
+    M, N, K, E = shape.M, shape.N, shape.K, len(shape.group_sizes)
+    config = choose(op, M=M, N=N, K=K, E=E)
+    clusters = min(most_clusters, config.max_tiles(op, M=M, N=N, K=K, E=E))
+    tiles = walk(
+        op,
+        list(accumulate(shape.group_sizes)),
+        M=M,
+        N=N,
+        K=K,
+        cluster_rows=config.tile_rows * config.cluster_rows,
+        cluster_columns=config.tile_cols * config.cluster_cols,
+        band=config.band,
+    )
+    plans = tuple(plan(tiles, clusters, split=rule) for rule in RULES)
+    makespans = (plain_makespan(tiles, clusters), *(made.makespan for made in plans))
+    return Row(case=case, config=config.name, plans=plans, makespans=makespans, ideal=plans[0].ideal)
+
+
+def plain_makespan(tiles: Walk, clusters: int) -> int:
+    """Return the k-blocks of the cluster that has most in the plain walk, tile by tile."""
+    costs = [cost(group) for group in tiles.groups for _ in range(group.rows * group.columns)]
+    return max(sum(costs[cluster::clusters]) for cluster in range(clusters))
+
+
+def summary(op: str, rows: list[Row]) -> str:
+    """Return the line of one operation: geomean and worst ratio to the ideal, column by column."""
+    cells = []
+    for ratios in zip(*(row.ratios for row in rows), strict=True):
+        geomean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+        cells.append(f"{geomean:.4f} ({max(ratios):.4f})")
+    return f"| {op} | {len(rows)} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--suite", default="moe-training", help="of shapes.yaml")
+    parser.add_argument("--op", action="append", choices=tuple(OPS), help="only this one; may be repeated")
+    parser.add_argument("--clusters", type=int, default=CLUSTERS, metavar=f"1..{MAX_CLUSTERS}", help="resident ones")
+    parser.add_argument("--summary", action="store_true", help="only the table of operations")
+    options = parser.parse_args()
+    ops = options.op or tuple(OPS)
+    rows = [
+        row(case, options.clusters)
+        for case in cases.cases(shapes.load(data("shapes.yaml")), options.suite)
+        if case.op in ops and case.out_dtype == "bf16"
+    ]
+    if not options.summary:
+        print(
+            f"{options.suite}, {options.clusters} clusters. Makespan in k-blocks (over the ideal), placement, tickets\n"
+        )
+        print("| op | row | configuration | tiles | tail | " + " | ".join(COLUMNS) + " | ideal |")
+        print("|---|---|---|---|---|" + "---|" * len(COLUMNS) + "---|")
+        print("\n".join(row.line() for row in rows) + "\n")
+    print("Makespan over the ideal: geomean (worst).\n")
+    print("| op | rows | " + " | ".join(COLUMNS) + " |")
+    print("|---|---|" + "---|" * len(COLUMNS))
+    for op in ops:
+        print(summary(op, [row for row in rows if row.case.op == op]))
+
+
+if __name__ == "__main__":
+    main()
