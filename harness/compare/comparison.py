@@ -181,6 +181,8 @@ class Geomean:
         The lowest and the highest row.
     n, expected_n
         Rows in it, and rows that either side has.
+    interval_low, interval_high, seed
+        95 % interval by a bootstrap over the rows, from that seed; None where there are too few rows for one.
     """
 
     regime: str
@@ -191,6 +193,9 @@ class Geomean:
     high: float
     n: int
     expected_n: int
+    interval_low: float | None
+    interval_high: float | None
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,11 @@ from harness.compare.comparison import ComparedRow, Effect, Geomean, Lane, Limit
 from harness.compare.judge import FEWEST_GROUPS, HOST_BOUND_GAP, Evidence, Judgement, judge_one_sided
 from harness.compare.side import Side
 from harness.model.case import OPS, Case
-from harness.stats import hodges_lehmann_ratio
-from harness.stats.geomean import geomean
+from harness.stats import geomean, geomean_interval, hodges_lehmann_ratio
 from harness.stats.median import median
+
+GEOMEAN_SEED = 0
+"""Of the bootstrap over rows, so that a comparison of the same files gives the same interval."""
 
 LANE_MOVED = 0.01
 """What runs the same program on both sides and is further than this from 1 says that something else has changed."""
@@ -113,17 +115,21 @@ def geomeans(rows: Sequence[ComparedRow]) -> tuple[Geomean, ...]:
     for (regime, arm, op), of_op in found.items():
         ratios = [row.effect.ratio for row in of_op if row.effect and row.reason != "host-bound"]
         if ratios:
-            value, n = geomean(ratios), len(ratios)
+            interval = geomean_interval(ratios, seed=GEOMEAN_SEED)
             means.append(
                 Geomean(
                     regime=regime,
                     arm=arm,
                     op=op,
-                    value=value,
+                    value=interval.estimate,
                     low=min(ratios),
                     high=max(ratios),
-                    n=n,
+                    n=len(ratios),
                     expected_n=len(of_op),
+                    # Later digits of a bootstrap depend on the machine.
+                    interval_low=round(interval.low, 6) if interval.bounded else None,
+                    interval_high=round(interval.high, 6) if interval.bounded else None,
+                    seed=GEOMEAN_SEED,
                 )
             )
     return tuple(sorted(means, key=lambda m: (m.regime != "sustained", m.regime, m.arm, OPS.index(m.op))))

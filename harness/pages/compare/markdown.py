@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.compare.comparison import VERDICTS, ComparedRow, Comparison, Difference
+from harness.compare.comparison import VERDICTS, ComparedRow, Comparison, Difference, Geomean
 from harness.pages.compare.words import GLYPHS, change_of, interval, probability, sentence
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.items import Item, bullets
@@ -117,6 +117,7 @@ def _geomeans(comparison: Comparison) -> Iterator[str]:
             "arm": "Arm",
             "op": "Operation",
             "value": "BASE / HEAD, ↑ HEAD is faster (lowest-highest)",
+            "interval": "95 % interval over rows",
             "n": "Rows",
         }
         cells = [
@@ -125,11 +126,18 @@ def _geomeans(comparison: Comparison) -> Iterator[str]:
                 "arm": escape(mean.arm),
                 "op": mean.op,
                 "value": f"{speedup(mean.value)} ({speedup(mean.low)}-{speedup(mean.high)})",
+                "interval": _mean_interval(mean),
                 "n": f"{mean.n} of {mean.expected_n}",
             }
             for mean in comparison.geomeans
         ]
         yield f"## Geomeans\n\n{table(headers, cells)}"
+
+
+def _mean_interval(mean: Geomean) -> str:
+    if mean.interval_low is None or mean.interval_high is None:
+        return "n/a"
+    return f"[{speedup(mean.interval_low)}, {speedup(mean.interval_high)}], seed {mean.seed}"
 
 
 def _rows(comparison: Comparison) -> Iterator[str]:
@@ -159,6 +167,7 @@ def _table(rows: Sequence[ComparedRow], unit: TimeUnit, over: str) -> str:
         "clocks": "Clocks (MHz)",
         "p": "p",
         "q": "q",
+        "superiority": "HEAD faster, of all pairs",
         "n": "n",
         "why": "Why",
     }
@@ -184,6 +193,7 @@ def _cells(row: ComparedRow, unit: TimeUnit) -> dict[str, str]:
         "clocks": clocks,
         "p": probability(row.p) or NOTHING,
         "q": probability(row.q) or NOTHING,
+        "superiority": NOTHING if row.superiority is None else f"{row.superiority:.2f}",
         "n": f"{row.n_base}, {row.n_head}",
         "why": f"`{row.reason}`{f' {escape(why)}' if why else ''}",
     }

@@ -24,6 +24,11 @@ def cell_fields(table: Table, cell: Cell) -> dict[str, str | int | float | None]
         "p_holm": tests.p_holm if tests else None,
         "p_signed_rank": tests.p_signed_rank if tests else None,
         "p_signed_rank_min": tests.min_p_signed_rank if tests else None,
+        "hl_speedup": tests.speedup.estimate if tests else None,
+        "hl_low": tests.speedup.low if tests and tests.speedup.bounded else None,
+        "hl_high": tests.speedup.high if tests and tests.speedup.bounded else None,
+        "hl_confidence": tests.speedup.confidence if tests else None,
+        "superiority": tests.superiority if tests else None,
         **{
             f"{role}_first_{name}": value
             for role in ROLES

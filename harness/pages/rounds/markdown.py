@@ -7,7 +7,7 @@ from itertools import chain
 
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.table import table as pipe_table
-from harness.pages.rounds.summary import Cell, Table
+from harness.pages.rounds.summary import Cell, Table, Tests
 from harness.rounds.model import ROLES, Role
 
 NOTHING = "-"
@@ -70,6 +70,8 @@ def _beside(table: Table) -> str:
         "case": "case",
         "mode": "mode",
         "n": "rounds",
+        "effect": "Hodges-Lehmann speedup [95 % interval]",
+        "superiority": "new faster, of all pairs",
         "holm": "p, Holm",
         "least": "smallest p in reach",
         "paired": "p, signed rank",
@@ -87,6 +89,8 @@ def _beside_row(cell: Cell) -> dict[str, str]:
         "case": escape(cell.case.case_id),
         "mode": MODE_TITLE[cell.mode],
         "n": str(cell.all.n),
+        "effect": _effect(tests),
+        "superiority": f"{tests.superiority:.2f}" if tests else NOTHING,
         "holm": _p(tests.p_holm if tests else None),
         "least": _p(tests.min_p if tests else None),
         "paired": _p(tests.p_signed_rank if tests else None),
@@ -94,6 +98,14 @@ def _beside_row(cell: Cell) -> dict[str, str]:
         **{role: _by_order(cell, role) for role in ROLES},
         "lag1": ", ".join(NOTHING if r is None else f"{r:.2f}" for r in (lag1.baseline, lag1.new, lag1.ratio)),
     }
+
+
+def _effect(tests: Tests | None) -> str:
+    if tests is None:
+        return NOTHING
+    found = tests.speedup
+    ends = f"{_speedup(found.low)}, {_speedup(found.high)}" if found.bounded else "n/a"
+    return f"{_speedup(found.estimate)} [{ends}]"
 
 
 def _by_order(cell: Cell, first: Role) -> str:

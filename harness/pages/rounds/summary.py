@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from harness.errors import ExitCode, NothingMeasured
 from harness.model.case import Case
 from harness.rounds.model import ROLES, Mode, Role, Round, RoundsRun, Timing
-from harness.stats import holm, mann_whitney_u, median, signed_rank
+from harness.stats import Interval, hodges_lehmann_ratio, holm, mann_whitney_u, median, signed_rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,10 @@ class Tests:
         The same after Holm over the cells of the table.
     p_signed_rank, min_p_signed_rank
         Wilcoxon's signed rank of log(baseline / new) within each round.
+    speedup
+        Hodges-Lehmann ratio baseline / new over all pairs of rounds, with its distribution-free interval.
+    superiority
+        How often a round of new is faster than one of the baseline, over all pairs of rounds.
     """
 
     p: float
@@ -47,6 +51,8 @@ class Tests:
     p_holm: float
     p_signed_rank: float
     min_p_signed_rank: float
+    speedup: Interval
+    superiority: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,4 +203,6 @@ def _tests(baseline: Sequence[float], new: Sequence[float], log_ratios: Sequence
         p_holm=unpaired.p_value,
         p_signed_rank=paired.p_value,
         min_p_signed_rank=paired.min_p_value,
+        speedup=hodges_lehmann_ratio(baseline, new),
+        superiority=unpaired.superiority,
     )

@@ -10,18 +10,19 @@ from tempfile import mkdtemp
 import torch
 
 from cake_kernels.grouped_gemm.sm90.config import SOURCE, Kernel
-from cake_kernels.grouped_gemm.sm90.launch import Problem
+from cake_kernels.grouped_gemm.sm90.launch import Problem, Workspace
 from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Layout, TensorMap, maps
 
 HERE = Path(__file__).parent
 ENTRY = """
-extern "C" const char* emulate(const TensorMap* maps, const Problem* p, u32 clusters, u32 seed, bool lazy) {
+extern "C" const char* emulate(const TensorMap* maps, const Problem* p, const u32* order, u32 clusters, u32 seed,
+                               bool lazy) {
     static std::string error;
     emulator::random_number.seed(seed);
     emulator::lazy = lazy;
     emulator::kernel = [=] { SYMBOL(maps[0], maps[1], maps[2], *p); };
     try {
-        for (u32 c = 0; c < clusters; ++c) emulator::run_cluster(c, clusters, kClusterSize);
+        for (u32 i = 0; i < clusters; ++i) emulator::run_cluster(order[i], clusters, kClusterSize);
         return nullptr;
     } catch (const std::exception& e) {
         error = e.what();
@@ -57,11 +58,22 @@ def emulate(
     out: torch.Tensor,
     *,
     clusters: int = 2,
+    order: Sequence[int] | None = None,
+    slots: float = torch.nan,
     seed: int = 0,
     lazy: bool = True,
     edit: Edit | None = None,
 ) -> None:
-    """Run ``kernel`` on tensors of the CPU. ``edit`` replaces a piece of its source.
+    """Run ``kernel`` on tensors of the CPU, its clusters one after the other.
+
+    Parameters
+    ----------
+    order
+        Of the clusters; None: ascending.
+    slots
+        What the workspace holds before.
+    edit
+        Replaces a piece of the source.
 
     Raises
     ------
@@ -75,10 +87,17 @@ def emulate(
     array = (_Map * 3)(_Map.of(numbers.rows, a), _Map.of(numbers.cols, b), _Map.of(numbers.out, out))
     ends = torch.tensor(offs, dtype=torch.int32)
     pace = torch.zeros(2, dtype=torch.int32)
-    problem = Problem.of(ends, out, layouts[2], pace, M=M, N=N, K=K)
-    error = _library(kernel, edit).emulate(array, ctypes.byref(problem), clusters, seed, lazy)
+    tiles = kernel.config.max_tiles(kernel.op, M=M, N=N, K=K, E=len(offs))
+    workspace = Workspace.of(kernel.config, clusters=clusters, tiles=tiles, device=out.device)
+    if workspace:
+        workspace.slots.fill_(slots)
+    problem = Problem.of(ends, out, layouts[2], pace, workspace, M=M, N=N, K=K)
+    in_order = (ctypes.c_uint32 * clusters)(*(range(clusters) if order is None else order))
+    error = _library(kernel, edit).emulate(array, ctypes.byref(problem), in_order, clusters, seed, lazy)
     if error is not None:
         raise RuntimeError(error.decode())
+    if workspace and workspace.tickets.any():
+        raise RuntimeError(f"tickets must be zeros after a launch, got {workspace.tickets.unique().tolist()}")
     if pace.any():
         raise RuntimeError(f"pace must be zeros after a launch, got {pace.tolist()}")
 
@@ -95,15 +114,17 @@ def _library(kernel: Kernel, edit: Edit | None) -> ctypes.CDLL:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     (folder / "kernel.cpp").write_text(text + ENTRY)
-    (folder / "tile_walk.cuh").write_text((SOURCE.parent / "tile_walk.cuh").read_text())
+    for header in ("tile_walk.cuh", "tail_plan.cuh"):
+        (folder / header).write_text((SOURCE.parent / header).read_text())
     (folder / "ptx").mkdir()
-    for header in (SOURCE.parent / "ptx").iterdir():
-        (folder / "ptx" / header.name).write_text('#include "sm90_emulator.h"\n')
+    for stand_in in (SOURCE.parent / "ptx").iterdir():
+        (folder / "ptx" / stand_in.name).write_text('#include "sm90_emulator.h"\n')
     library = folder / "kernel.so"
     macros = [f"-D{name}={value}" for name, value in kernel.defines.items()]
     options = ["-O1", "-std=c++20", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{HERE}"]
     subprocess.run(["g++", *options, *macros, folder / "kernel.cpp", "-o", library], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.emulate.restype = ctypes.c_char_p
-    loaded.emulate.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_bool)
+    addresses, numbers = [ctypes.c_void_p] * 3, [ctypes.c_uint32] * 2
+    loaded.emulate.argtypes = (*addresses, *numbers, ctypes.c_bool)
     return loaded

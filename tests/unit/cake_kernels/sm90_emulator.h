@@ -3,7 +3,8 @@
 // Threads are fibers of one cluster. What is asynchronous on the device happens as late as the program allows (`lazy`)
 // or at a random moment before: a stage loaded too early, a buffer written again too early, a missing fence, a wait
 // without end show as a wrong number or as an error. Each function keeps the contract of the instruction that it stands
-// for. Not modelled: memory order between CTAs, early reads by wgmma and TMA stores, bank conflicts, time.
+// for. Clusters run one after the other, in any order. Not modelled: memory order between CTAs, but for stores of partial
+// sums, which no other thread sees before a fence; early reads by wgmma and TMA stores, bank conflicts, time.
 #pragma once
 
 #include <ucontext.h>
@@ -36,6 +37,10 @@ struct uint4 {
     u32 x, y, z, w;
 };
 inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 // In numbers: extents in elements, strides in bytes, the element's first.
 struct TensorMap {
@@ -80,6 +85,7 @@ struct Barrier {
 
 struct Rendezvous {
     u32 arrived = 0, generation = 0;
+    bool any = false, result = false;
 };
 
 struct Wgmma {
@@ -130,6 +136,7 @@ struct Thread {
     std::vector<Work> stores;                     // not committed yet
     std::vector<std::vector<Work>> store_groups;  // committed
     size_t stored = 0;                            // groups
+    std::map<const float4*, float4> unfenced;     // stores to global memory that others do not see yet
     u32 cluster_generation = 0;
 };
 
@@ -359,6 +366,28 @@ inline float __uint_as_float(u32 bits) {
     return value;
 }
 
+// All 32 lanes give a value and get what `both` makes of them.
+template <typename Both>
+int reduce(int value, Both both) {
+    emulator::Warp& warp = *emulator::self->warp;
+    warp.given[emulator::self->id % 32][0] = u32(value);
+    emulator::meet(warp.meeting, 32, [&] {
+        int all = int(warp.given[0][0]);
+        for (int i = 1; i < 32; ++i) all = both(all, int(warp.given[i][0]));
+        warp.result[0] = u32(all);
+    });
+    return int(warp.result[0]);
+}
+inline int __reduce_max_sync(u32, int value) { return reduce(value, [](int a, int b) { return max(a, b); }); }
+inline int __reduce_min_sync(u32, int value) { return reduce(value, [](int a, int b) { return min(a, b); }); }
+inline int __reduce_add_sync(u32, int value) { return reduce(value, [](int a, int b) { return a + b; }); }
+inline u32 __ballot_sync(u32, bool value) {
+    return u32(reduce(int(u32(value) << emulator::self->id % 32), [](int a, int b) { return a | b; }));
+}
+inline void __syncwarp() { emulator::meet(emulator::self->warp->meeting, 32, [] {}); }
+inline int __popc(u32 bits) { return __builtin_popcount(bits); }
+inline int atomicAdd(int* to, int value) { return (*to += value) - value; }
+
 template <typename Source>
 int shuffle(int value, Source source) {
     emulator::Warp& warp = *emulator::self->warp;
@@ -389,12 +418,21 @@ inline int warp_uniform(int value) { return __shfl_sync(0xffffffff, value, 0); }
 inline bool elected() { return emulator::self->id % 32 == 0; }
 inline u32 opaque(u32 value) { return value; }
 
-// ---- ptx/global_memory.cuh: clusters run one after the other -----------------------------------------------------
+// ---- ptx/global_memory.cuh -----------------------------------------------------------------------------------------
 
 inline void add_relaxed(int* word, int value) { *word += value; }
 inline int fetch_add_relaxed(int* word, int value) { return (*word += value) - value; }
 inline int load_relaxed(const int* word) { return *word; }
 inline void store_relaxed(int* word, int value) { *word = value; }
+inline void store_global(float4* to, float4 v) { emulator::self->unfenced[to] = v; }
+inline float4 load_global(const float4* from) {
+    const auto found = emulator::self->unfenced.find(from);
+    return found == emulator::self->unfenced.end() ? *from : found->second;
+}
+inline void fence_gpu() {
+    for (const auto& [to, v] : emulator::self->unfenced) *const_cast<float4*>(to) = v;
+    emulator::self->unfenced.clear();
+}
 
 // ---- ptx/barriers.cuh ----------------------------------------------------------------------------------------------
 
@@ -407,6 +445,7 @@ inline void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
     b.bytes += bytes;
     b.arrive();
 }
+inline void mbarrier_arrive(u32 barrier) { emulator::mbarrier(*emulator::self->cta, barrier).arrive(); }
 inline void mbarrier_arrive_cluster(u32 barrier) {
     emulator::mbarrier(emulator::cluster->ctas.at(barrier >> 24), barrier).arrive();
 }
@@ -416,6 +455,12 @@ inline void mbarrier_wait(u32 barrier, u32 parity) {
 }
 inline void named_barrier(u32 id, u32 threads) {
     emulator::meet(emulator::self->cta->named[id], threads, [] {});
+}
+inline bool named_barrier_or(u32 id, u32 threads, bool yes) {
+    emulator::Rendezvous& meeting = emulator::self->cta->named[id];
+    meeting.any = (meeting.arrived > 0 && meeting.any) || yes;
+    emulator::meet(meeting, threads, [&] { meeting.result = meeting.any; });
+    return meeting.result;
 }
 inline void cluster_arrive() {
     emulator::Rendezvous& meeting = emulator::cluster->meeting;

@@ -30,7 +30,7 @@ struct Launch {
     const int* offs;
     int* head;    // [2 + clusters]: placement, makespan, loads
     int* steps;   // [clusters]
-    int* work;    // [clusters, max_steps, 5]
+    int* work;    // [clusters, max_steps, 6]
     int num_experts, total_rows, rows, columns, k_blocks, clusters, split, max_steps;
 };
 
@@ -49,47 +49,21 @@ __device__ void dump(const Launch& l, const Walk& walk, TailPlan<MAX_CLUSTERS>& 
     l.head[2 + cluster] = plan.load[cluster];
     int step = 0;
     for (Chunk c = plan.at(0, cluster); c.tile < walk.num_tiles() && step < l.max_steps; c = plan.at(++step, cluster)) {
-        int* to = l.work + 5 * (cluster * l.max_steps + step);
-        to[0] = c.tile, to[1] = c.k_begin, to[2] = c.k_end, to[3] = c.index, to[4] = c.of;
+        int* to = l.work + 6 * (cluster * l.max_steps + step);
+        to[0] = c.tile, to[1] = c.k_begin, to[2] = c.k_end, to[3] = c.index, to[4] = c.of, to[5] = c.slot;
     }
     l.steps[cluster] = step;
-}
-"""
-
-# What a warp has on the device and sm90_emulator.h has not.
-WARP = """
-#include "sm90_emulator.h"
-
-inline void __syncwarp() { emulator::meet(emulator::self->warp->meeting, 32, [] {}); }
-inline int atomicAdd(int* to, int value) { return (*to += value) - value; }
-inline int __popc(u32 bits) { return __builtin_popcount(bits); }
-template <typename Both>
-int reduce(int value, Both both) {
-    emulator::Warp& warp = *emulator::self->warp;
-    warp.given[emulator::self->id % 32][0] = u32(value);
-    emulator::meet(warp.meeting, 32, [&] {
-        int all = int(warp.given[0][0]);
-        for (int i = 1; i < 32; ++i) all = both(all, int(warp.given[i][0]));
-        warp.result[0] = u32(all);
-    });
-    return int(warp.result[0]);
-}
-inline int __reduce_max_sync(u32, int value) { return reduce(value, [](int a, int b) { return a > b ? a : b; }); }
-inline int __reduce_min_sync(u32, int value) { return reduce(value, [](int a, int b) { return a < b ? a : b; }); }
-inline int __reduce_add_sync(u32, int value) { return reduce(value, [](int a, int b) { return a + b; }); }
-inline u32 __ballot_sync(u32, bool value) {
-    return u32(reduce(int(u32(value) << emulator::self->id % 32), [](int a, int b) { return a | b; }));
 }
 """
 
 RUN = """
 extern "C" const char* run(const Launch* launch) {
     static std::string error;
-    static int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2];
+    static int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2], experts[MAX_EXPERTS + 2];
     static TailPlan<MAX_CLUSTERS> plan;
     std::memset(&plan, 0x55, sizeof plan);
     const Launch& l = *launch;
-    const Walk walk{ends, first_tile, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
+    const Walk walk{ends, first_tile, experts, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
     emulator::kernel = [&] {
         if (threadIdx.x >= 32) return;
         make(l, walk, plan);
@@ -143,7 +117,7 @@ def dumped(plan: Plan):
     head = [PLACEMENTS.index(plan.placement), plan.makespan, *plan.loads]
     return head, [
         [
-            [c.tile, *((c.k.start, c.k.stop) if c.tile in tail else (0, to_the_end)), c.index, c.of]
+            [c.tile, *((c.k.start, c.k.stop) if c.tile in tail else (0, to_the_end)), c.index, c.of, c.slot]
             for c in plan.work_of(cluster)
         ]
         for cluster in range(plan.clusters)
@@ -157,7 +131,7 @@ def work_lists(steps, work):
 @cache
 def library(op, cluster_rows, band):
     folder = Path(mkdtemp(prefix="tail_plan_"))
-    (folder / "plan.cpp").write_text(WARP + DUMP + RUN)
+    (folder / "plan.cpp").write_text('#include "sm90_emulator.h"\n' + DUMP + RUN)
     for header in ("tile_walk.cuh", "tail_plan.cuh"):
         (folder / header).write_text((SOURCE.parent / header).read_text())
     (folder / "ptx").mkdir()
@@ -178,7 +152,7 @@ def on_the_cpu(made, op, ends, M, clusters, split):
     launch = launch_of(made, op, ends, M, clusters, split)
     offs = (ctypes.c_int * len(ends))(*ends)
     head, steps = (ctypes.c_int * (2 + clusters))(), (ctypes.c_int * clusters)()
-    work = (ctypes.c_int * 5 * launch.max_steps * clusters)()
+    work = (ctypes.c_int * 6 * launch.max_steps * clusters)()
     arrays = {"offs": offs, "head": head, "steps": steps, "work": work}
     for name, array in arrays.items():
         setattr(launch, name, ctypes.addressof(array))
@@ -357,8 +331,8 @@ def test_no_chunk_is_shorter_than_the_least():
     # 69 k-blocks for three: a cut at 23 would leave 4 of the second tile to the first cluster, so it moves to 19.
     assert plan(wgrad(100, 100, 100, 19, 50), 3, split="gain").chunks == (
         (whole(3, 19),),
-        (Chunk(tile=4, k=range(27), index=0, of=2),),
-        (Chunk(tile=4, k=range(27, 50), index=1, of=2),),
+        (Chunk(tile=4, k=range(27), index=0, of=2, slot=2),),
+        (Chunk(tile=4, k=range(27, 50), index=1, of=2, slot=2),),
     )
 
 
