@@ -42,6 +42,8 @@ def opened(given: str, *, top: Path) -> Iterator[Kernels]:
     UsageError
         The folder holds no ``cake_kernels``, git does not know the revision or is not there, or it fails to import.
     """
+    if not given.strip():
+        raise UsageError("--previous must name a folder or a revision, got an empty text; is a variable unset?")
     with ExitStack() as stack:
         tree = Path(given).resolve()
         if tree.is_dir():

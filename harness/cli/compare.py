@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import secrets
 import sys
 from collections.abc import Sequence
@@ -17,10 +18,14 @@ from harness.compare.comparison import Comparison, Limits
 from harness.compare.environment import ALLOWABLE
 from harness.compare.interleaved import compare_interleaved
 from harness.compare.stored import compare_stored
-from harness.errors import NothingMeasured, UsageError
+from harness.errors import NothingMeasured, UnknownName, UsageError
+from harness.stats.mann_whitney import MOST_VALUES
 
 FEWEST_GROUPS = 12
 """Groups a side that ``--measure`` takes at least: one changed row of hundreds is then in reach."""
+
+MOST_GROUPS = MOST_VALUES // 2
+"""Groups a side that the exact test takes at most."""
 
 
 class CompareCode(IntEnum):
@@ -109,7 +114,14 @@ def command(
       5    a row failed or is missing
       130  Ctrl-C
     """
+    for option, value in (("--floor", floor), ("--q", q)):
+        if not math.isfinite(value):
+            raise UsageError(f"{option} must be a number, got {value}")
     limits = Limits(floor=floor, q=q)
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"--output {output}: the folder must exist; make it first")
+    if measure:
+        _refuse_stored_options(against, allow)
     files = [_measured(runs[0], runs[1:])] if measure else [Path(name) for name in runs]
     if output is not None and output.exists() and any(output.samefile(path) for path in files if path.exists()):
         raise UsageError(f"--output {output} is one of the run files; choose another name")
@@ -134,10 +146,17 @@ def _compared(
         return compare_stored(*loaded, arms=arms, against=against, allow=allow, limits=limits)
     if loaded[0] != loaded[-1]:
         raise UsageError(f"both files are run {loaded[0].run_id}, and differ; give two runs")
+    _refuse_stored_options(against, allow)
+    for name in arms:
+        if name not in (known := tuple(info.name for info in loaded[0].arms)):
+            raise UnknownName("arm", name, known)
+    return compare_interleaved(loaded[0], arms=frozenset(arms), limits=limits)
+
+
+def _refuse_stored_options(against: str | None, allow: Sequence[str]) -> None:
     for option, given in (("--against", against), ("--allow", allow)):
         if given:
             raise UsageError(f"{option} is for two stored runs: one run has both sides in one place; leave it out")
-    return compare_interleaved(loaded[0], arms=frozenset(arms), limits=limits)
 
 
 def exit_code(comparison: Comparison) -> CompareCode:
@@ -146,10 +165,10 @@ def exit_code(comparison: Comparison) -> CompareCode:
     Raises
     ------
     NothingMeasured
-        No row has one name on both sides, or none has a conclusion: what was not compared is not fine.
+        Two stored runs have no row of one name, or no row has a conclusion: what was not compared is not fine.
     """
     counts = comparison.counts
-    if not comparison.matched:
+    if not comparison.matched and comparison.form == "stored":
         raise NothingMeasured("nothing compared: no row has a time under one name on both sides")
     if counts["slower"]:
         return CompareCode.SLOWER
@@ -178,13 +197,18 @@ def _measured(base: str, words: Sequence[str]) -> Path:
     ]
     context = run.command.make_context("run", [*default, *words])
     given = context.params
+    if given["previous"] != base:
+        raise UsageError(
+            f"--previous must be left out with compare --measure, which has it from BASE, {base}, got"
+            f" {given['previous']}"
+        )
     for option in ("dry_run", "profile", "fail_below"):
         if given[option]:
             raise UsageError(f"--{option.replace('_', '-')} does not go with compare --measure; leave it out")
-    if given["groups"] < FEWEST_GROUPS:
+    if not FEWEST_GROUPS <= given["groups"] <= MOST_GROUPS:
         raise UsageError(
-            f"--groups must be at least {FEWEST_GROUPS} for compare --measure, got {given['groups']}: fewer cannot tell"
-            " one changed row of hundreds from noise"
+            f"--groups must be {FEWEST_GROUPS} to {MOST_GROUPS} for compare --measure, got {given['groups']}: fewer"
+            " cannot tell one changed row of hundreds from noise, and for more the exact test takes seconds a row"
         )
     with context, redirect_stdout(sys.stderr):
         run.command.invoke(context)

@@ -55,6 +55,13 @@ def test_what_was_not_compared_is_not_green(verdicts: Sequence[Verdict], matched
         compare_command.exit_code(comparison(*verdicts, matched=matched))
 
 
+@pytest.mark.parametrize(("verdict", "code"), [("missing", 5), ("failed", 5)])
+def test_a_revision_that_has_lost_every_row_is_no_absent_comparison(verdict: Verdict, code: int) -> None:
+    interleaved = replace(comparison(verdict, matched=0), form="interleaved")
+
+    assert compare_command.exit_code(interleaved) == code
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -93,6 +100,10 @@ def test_the_page_can_go_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
         ((BOTH, "--allow", "weather"), "'weather' is not one of 'product'"),
         ((BOTH, "-o", BOTH), "is one of the run files; choose another name"),
         ((MONDAY, TUESDAY, "--arm", "quack"), "arm of --arm 'quack' is not known"),
+        ((BOTH, "--arm", "cake_nondet", "--arm", "nonsense"), "arm 'nonsense' is not known; known: "),
+        ((BOTH, "--q", "nan"), "--q must be a number, got nan"),
+        ((BOTH, "--floor", "nan"), "--floor must be a number, got nan"),
+        ((BOTH, "-o", "no-such-folder/page.md"), "--output no-such-folder/page.md: the folder must exist"),
     ],
 )
 def test_what_is_wrong_gives_two_and_a_message(
@@ -221,7 +232,9 @@ def test_the_folder_the_name_and_a_resumed_run_are_found(cli: RunCli) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--groups", "6"), "--groups must be at least 12 for compare --measure, got 6"),
+        (("--groups", "6"), "--groups must be 12 to 100 for compare --measure, got 6"),
+        (("--groups", "101"), "--groups must be 12 to 100 for compare --measure, got 101"),
+        (("--previous", "elsewhere"), "--previous must be left out with compare --measure"),
         (("--dry-run",), "--dry-run does not go with compare --measure"),
         (("--profile",), "--profile does not go with compare --measure"),
         (("--fail-below", "0.9"), "--fail-below does not go with compare --measure"),

@@ -146,6 +146,15 @@ def test_a_folder_without_the_package_is_named(tmp_path: Path) -> None:
         previous.opened(str(tmp_path), top=TOP).__enter__()
 
 
+@pytest.mark.parametrize("given", ["", " "])
+def test_an_empty_name_is_no_folder_of_this_one(given: str) -> None:
+    with (
+        pytest.raises(UsageError, match="--previous must name a folder or a revision, got an empty text"),
+        opened(given, top=Path()),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("given", ["v9", "HEAD~1", "-x", "HEAD:cake_kernels"])
 def test_a_revision_that_git_does_not_know_is_named(tree: Path, given: str) -> None:
     with pytest.raises(UsageError, match=f"or a revision that git knows, got '{re.escape(given)}', which is neither"):
