@@ -148,11 +148,8 @@ def test_a_folder_without_the_package_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["", " "])
 def test_an_empty_name_is_no_folder_of_this_one(given: str) -> None:
-    with (
-        pytest.raises(UsageError, match="--previous must name a folder or a revision, got an empty text"),
-        opened(given, top=Path()),
-    ):
-        pass
+    with pytest.raises(UsageError, match="--previous must name a folder or a revision, got an empty text"):
+        previous.opened(given, top=TOP).__enter__()
 
 
 @pytest.mark.parametrize("given", ["v9", "HEAD~1", "-x", "HEAD:cake_kernels"])
