@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 from . import build, checks, registry
 from .errors import ArgumentError, CakeError, CompileError
@@ -18,7 +21,7 @@ EXIT_CODES = """
 exit codes:
   0    done
   1    a kernel does not compile, or breaks a rule
-  2    usage, something is not installed, or an internal error
+  2    usage, something is not installed, the output cannot be written, or an internal error
   130  Ctrl-C; it waits for the kernels that are being compiled
 """
 
@@ -34,10 +37,24 @@ RULES = f"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line ``arguments`` (default: the process's) and return its exit code."""
-    parser = _parser()
-    asked = parser.parse_args(arguments)
+    """Run the command line ``arguments`` (default: the process's) and return its exit code.
+
+    A reader of stdout that has left (head, a closed pager) has what it wanted: that changes no exit code.
+    """
     try:
+        return _run(arguments)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _let_go(stream)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    parser = _parser()
+    try:
+        try:
+            asked = parser.parse_args(arguments)
+        finally:
+            _print("")  # argparse leaves its help unflushed
         run: Callable[[Namespace], int] | None = asked.run
         if run is None:
             parser.print_help(sys.stderr)
@@ -92,7 +109,7 @@ def _build(asked: Namespace) -> int:
         raise ArgumentError(f"--check knows the rules of {checks.ARCH} alone, got --arch {asked.arch}; leave it out")
     nvdisasm = Nvdisasm() if asked.check else None
     builds = build.builds_for(asked.arch, registry.programs())
-    print(f"compiling {len(builds)} kernels for {asked.arch}", file=sys.stderr)
+    _say(f"compiling {len(builds)} kernels for {asked.arch}")
     built = build.compile_all(builds, arch=asked.arch, out=asked.out)
     head = ("kernel", "bytes", "registers", "spill stores", "spill loads", "static smem", "dynamic smem")
     if nvdisasm is None:
@@ -125,8 +142,7 @@ def _density(checked: build.Checked) -> str:
 
 def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     aligned = [_aligned(column) for column in zip(head, *rows, strict=True)]
-    for line in zip(*aligned, strict=True):
-        print("  ".join(line).rstrip())
+    _print("".join(f"{'  '.join(line).rstrip()}\n" for line in zip(*aligned, strict=True)))
 
 
 def _aligned(column: Sequence[str]) -> list[str]:
@@ -136,9 +152,33 @@ def _aligned(column: Sequence[str]) -> list[str]:
     return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
 
 
-def _say(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
+def _print(text: str) -> None:
+    """Print to stdout at once, while a failure can still be told."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        raise CakeError(f"the output cannot be written: {error.strerror}") from error
+
+
+def _say(text: str, code: int = 0) -> int:
+    """Print to stderr if it can be; where it cannot, the exit code has to do."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
     return code
+
+
+def _let_go(stream: TextIO | None) -> None:
+    """Drop what a stream cannot get rid of; else the interpreter tries again at its end, and changes the exit code."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 if __name__ == "__main__":

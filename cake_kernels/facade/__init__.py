@@ -89,18 +89,18 @@ def grouped_mm(
     for name, tensor in (("x", x), ("w", w)):
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
-    x, w = _autocast(x), _autocast(_by_rows(w, K=x.shape[-1]))
+    x, w = _autocast(x), _autocast(_by_rows(w, x))
     if weight_grad_dtype is not None:
         _check_delivery(w, weight_grad_dtype)
     stored = weight_grad_dtype or torch.bfloat16
     return multiply(x, w, offs, deterministic=deterministic, backend=backend, weight_grad_dtype=stored)
 
 
-def _by_rows(w: torch.Tensor, *, K: int) -> torch.Tensor:
+def _by_rows(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Return w as [E, N, K], whether it came so or as the view [E, K, N]; the form's own rules are checked later."""
-    if w.ndim != 3 or w.shape[1] != K:
+    if w.ndim != 3 or x.ndim != 2 or w.shape[1] != x.shape[1]:
         return w
-    is_view = w.shape[2] != K or (w.stride(1) == 1 and w.stride(2) != 1)
+    is_view = w.shape[2] != x.shape[1] or (w.stride(1) == 1 and w.stride(2) != 1)
     return w.transpose(-2, -1) if is_view else w
 
 

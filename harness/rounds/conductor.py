@@ -177,7 +177,8 @@ def command(python: str, ranks: int, folder: Path) -> tuple[str, ...]:
     if ranks == 1:
         return (python, *worker)
     agent = ("--standalone", "--nnodes=1", f"--nproc-per-node={ranks}", f"--monitor-interval={AGENT_POLL_S}")
-    return (python, "-m", "torch.distributed.run", *agent, *worker)
+    # Unless told where, torchrun makes a log folder that nobody removes.
+    return (python, "-m", "torch.distributed.run", *agent, f"--log-dir={folder / 'torchrun'}", *worker)
 
 
 @dataclass(slots=True)

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Sequence
+from numbers import Real
 
 from harness.errors import HarnessError
 
 
 class StatisticsError(HarnessError, ValueError):
-    """An argument has no place in the statistic: a NaN, an empty side, a p-value of 0, a confidence of 95."""
+    """An argument has no place in the statistic: a NaN, a string, an empty side, a p-value of 0, a confidence of 95."""
 
 
-def require_finite(of: str, name: str, values: Sequence[float]) -> None:
-    """Raise StatisticsError if there is no value, or one is NaN or infinite."""
+def require_finite(of: str, name: str, values: object) -> None:
+    """Raise StatisticsError if there is no value, or one is no real number, NaN, infinite or too large for a float."""
+    if not isinstance(values, Collection):
+        raise StatisticsError(f"{of}: {name} must be a sequence of numbers, got {values!r}; pass a list of them")
     if not len(values):
         raise StatisticsError(f"{of}: {name} must hold at least one value, got none; report the row as missing")
     for index, value in enumerate(values):
-        if not math.isfinite(value):
+        if not isinstance(value, Real):
+            raise StatisticsError(
+                f"{of}: {name}[{index}] must be a real number, got {value!r}; report the row as missing"
+            )
+        try:
+            finite = math.isfinite(value)
+        except OverflowError as error:  # the value itself may be too long to print
+            raise StatisticsError(
+                f"{of}: {name}[{index}] must not exceed the largest float, {sys.float_info.max}, got"
+                f" {type(value).__name__} beyond it; take a larger unit"
+            ) from error
+        if not finite:
             raise StatisticsError(
                 f"{of}: {name}[{index}] must be finite, got {value}; report the row as failed, do not drop the value"
             )
 
 
 def require_positive(of: str, name: str, values: Sequence[float]) -> None:
-    """Raise StatisticsError if there is no value, or one is zero, negative, NaN or infinite."""
+    """Raise StatisticsError if ``require_finite`` does, or a value is zero or negative."""
     require_finite(of, name, values)
     for index, value in enumerate(values):
         if value <= 0:
@@ -41,7 +56,7 @@ def require_at_most(of: str, what: str, count: int, most: int) -> None:
         )
 
 
-def require_confidence(of: str, confidence: float) -> None:
+def require_confidence(of: str, confidence: object) -> None:
     """Raise StatisticsError unless 0 < confidence < 1."""
-    if not 0 < confidence < 1:
-        raise StatisticsError(f"{of}: confidence must lie between 0 and 1, got {confidence}; say 0.95 for 95 %")
+    if not (isinstance(confidence, Real) and confidence < 1 and not confidence <= 0):
+        raise StatisticsError(f"{of}: confidence must lie between 0 and 1, got {confidence!r}; say 0.95 for 95 %")

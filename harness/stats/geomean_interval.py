@@ -40,9 +40,11 @@ def geomean_interval(
     Returns
     -------
     Interval
-        One row gives 0 to infinity; of two or three, too many resamples are one row again and again, which gives the
-        same. Equal ratios give that ratio at both ends. Does not depend on the order of the rows; bitwise
-        repeatable for one seed, one numpy and one machine.
+        ``low`` is 0 where k resamples or more hold one ratio alone, above the geomean: their t is infinite. ``high`` is
+        infinity where k do so below it. Of n rows, c equal ones do it in a share (c / n)^n of resamples; so at 0.95 one
+        row to three give both, four or more unequal ones neither, four with a tie at least one. Nearly equal ratios
+        give an end that is as good as none. Ratios that are all equal give that ratio at both ends, but for
+        one row. Does not depend on the order of the rows; bitwise repeatable for one seed, one numpy and one machine.
 
     Raises
     ------

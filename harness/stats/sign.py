@@ -60,7 +60,8 @@ def sign_test(values: Sequence[float], alternative: Alternative = "two-sided") -
     Raises
     ------
     StatisticsError
-        There is no value, one is NaN or infinite, there are more than 1000, or the alternative is unknown.
+        There is no value, one is no real number, NaN, infinite or too large for a float, there are more than 1000, or
+        the alternative is unknown.
     """
     require_finite("sign_test", "values", values)
     require_at_most("sign_test", "values", len(values), MOST_GROUPS)

@@ -352,7 +352,7 @@ def test_an_interpreter_that_cannot_be_started_is_named(stage: Stage, tmp_path: 
 
 def test_one_rank_needs_no_torchrun() -> None:
     assert command("py", 1, Path("f")) == ("py", "-m", "harness.rounds.worker", "f")
-    assert "--nproc-per-node=3" in command("py", 3, Path("f"))
+    assert {"--nproc-per-node=3", "--log-dir=f/torchrun"} < set(command("py", 3, Path("f")))
 
 
 def test_a_launch_ends_only_its_own_processes(tmp_path: Path) -> None:

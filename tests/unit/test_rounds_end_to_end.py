@@ -1,6 +1,7 @@
 """``cake-bench rounds`` as a user calls it: real processes, real arms on the CPU, torchrun over gloo."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,23 @@ def test_four_ranks_measure_with_the_wall_clock(tmp_path: Path) -> None:
     assert [[report.rank for report in r.reports] for r in run.rounds] == [[0, 1, 2, 3]] * 2
     spans = [s for r in run.rounds for report in r.reports for t in report.timings for s in t.span_ns]
     assert len(spans) == 2 * 4 * 2 * 2 * 2
+
+
+@pytest.mark.parametrize("new", ["torch_grouped_mm", "faulty"])
+def test_rounds_under_torchrun_leave_nothing_in_the_temporary_folder(
+    tmp_path: Path, script: str, faulty: Path, monkeypatch: pytest.MonkeyPatch, new: str
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # this process has asked before
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))  # torch's own, one for all processes
+    words = ("--baseline", "cublas_loop", "--new", new, "--rounds", "2", "--iterations", "2", "--ranks", "2")
+
+    code = rounds_run(*words, "--mode", "pre-sleep", "--timer", script, "--max-failures", "1", out=tmp_path)
+
+    assert code == (5 if new == "faulty" else 0)
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_rank_that_dies_under_torchrun_is_named_no_process_is_left_and_resume_goes_on(

@@ -47,6 +47,31 @@ def test_too_few_rows_bound_nothing(ratios: list[float]) -> None:
     assert (found.low, found.high, found.bounded) == (0.0, math.inf, False)
 
 
+@pytest.mark.parametrize(
+    ("ratios", "confidence", "ends"),
+    [
+        ([1, 2, 3, 4], 0.95, (True, True)),
+        ([1, 2, 3, 4], 0.99, (False, False)),
+        ([1, 2, 2, 3], 0.95, (False, True)),
+        ([1, 1, 2, 3], 0.95, (True, False)),
+        ([1, 1, 2, 2], 0.95, (False, False)),
+        ([1, 2, 2, 3, 4], 0.95, (True, True)),
+        ([1, 2, 3, 3, 3], 0.95, (False, True)),
+        ([1, 1, 1, 2, 3], 0.95, (True, False)),
+        ([1, 2, 3, 3, 3, 4], 0.95, (True, True)),
+        ([1, 2, 3, 3, 3, 3], 0.95, (False, True)),
+        ([1, 2, 3, 4, 4, 4, 4], 0.95, (True, True)),
+        ([1, 2, 3, 3, 3, 3, 3], 0.95, (False, True)),
+    ],
+)
+def test_a_tie_opens_an_end_where_too_many_resamples_hold_it_alone(
+    ratios: list[float], confidence: float, ends: tuple[bool, bool]
+) -> None:
+    found = geomean_interval(ratios, seed=0, confidence=confidence)
+
+    assert (found.low > 0, found.high < math.inf) == ends
+
+
 @pytest.mark.parametrize("ratios", [[1.1] * 4, [1e300, math.nextafter(1e300, math.inf)]])
 def test_rows_without_a_difference_have_no_width(ratios: list[float]) -> None:
     found = geomean_interval(ratios, seed=0)
@@ -72,6 +97,20 @@ def test_an_interval_with_one_open_end_is_not_bounded() -> None:
 def test_an_interval_refuses_what_is_no_ratio(bad: float) -> None:
     with pytest.raises(StatisticsError, match=r"geomean_interval: ratios\[1\] must be (finite|positive), got"):
         geomean_interval([1.0, bad], seed=0)
+
+
+@pytest.mark.parametrize("bad", ["1.1", None, 2**2000], ids=["string", "none", "too large"])
+def test_an_interval_refuses_what_is_no_number(bad: float) -> None:
+    with pytest.raises(StatisticsError, match=r"geomean_interval: ratios\[1\] must (be a real|not exceed the largest)"):
+        geomean_interval([1.0, bad], seed=0)
+
+
+@pytest.mark.parametrize("confidence", ["0.95", None])
+def test_an_interval_refuses_a_confidence_that_is_no_number(confidence: float) -> None:
+    with pytest.raises(
+        StatisticsError, match="geomean_interval: confidence must lie between 0 and 1, got ('0.95'|None)"
+    ):
+        geomean_interval(RATIOS, seed=0, confidence=confidence)
 
 
 def test_an_interval_refuses_a_negative_seed_and_too_few_resamples() -> None:

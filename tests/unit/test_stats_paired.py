@@ -1,5 +1,8 @@
 import math
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from harness.stats import StatisticsError, median_interval, sign_test, signed_rank
@@ -44,6 +47,35 @@ def test_all_groups_at_zero_say_nothing(test: object) -> None:
 def test_paired_groups_that_are_not_finite_are_refused(test: object, bad: float) -> None:
     with pytest.raises(StatisticsError, match=r": values\[1\] must be finite, got"):
         test([1.0, bad])  # type: ignore[operator]
+
+
+@PAIRED
+@pytest.mark.parametrize("bad", [2**2000, 2**20000, Fraction(2**2000)], ids=["int", "too long to print", "fraction"])
+def test_paired_groups_too_large_for_a_float_are_refused(test: object, bad: float) -> None:
+    largest = r"must not exceed the largest float, 1\.79.*e\+308, got (int|Fraction) beyond it"
+    with pytest.raises(StatisticsError, match=rf": values\[1\] {largest}; take a larger unit"):
+        test([True, bad])  # type: ignore[operator]
+
+
+@PAIRED
+@pytest.mark.parametrize("bad", ["1", None, 1j, [1.0], Decimal(1)])
+def test_paired_groups_that_are_no_numbers_are_refused(test: object, bad: object) -> None:
+    with pytest.raises(StatisticsError, match=r": values\[1\] must be a real number, got"):
+        test([1.0, bad])  # type: ignore[operator]
+
+
+@PAIRED
+@pytest.mark.parametrize("bad", [None, 1.0, iter([1.0])])
+def test_what_is_no_sequence_is_refused(test: object, bad: object) -> None:
+    with pytest.raises(StatisticsError, match=r": values must be a sequence of numbers, got"):
+        test(bad)  # type: ignore[operator]
+
+
+@PAIRED
+def test_numbers_of_every_kind_are_taken(test: object) -> None:
+    values = [True, Fraction(2), np.float32(3), np.int64(4), 5, 6.0]
+
+    assert test(values) == test(np.array([1, 2, 3, 4, 5, 6])) == test([1, 2, 3, 4, 5, 6])  # type: ignore[operator]
 
 
 @PAIRED

@@ -1,6 +1,7 @@
 """Compiling and checking every kernel, from the command line on, with the real compiler and nvdisasm."""
 
 import importlib.metadata
+import io
 import subprocess
 import sys
 import time
@@ -154,6 +155,34 @@ def test_a_broken_rule_is_named_with_its_kernel_and_value(
     assert unicast == "unicast: a cluster of 2 CTAs must load by UTMALDG with MULTICAST, found UTMALDG.2D"
     assert local.startswith("local: the consumers' loop must neither touch local memory nor call, .L_x_")
     assert local.endswith(" has STL")
+
+
+@pytest.mark.parametrize(("macros", "code"), [({}, 0), ({"MULTICAST": 0}, 1)])
+def test_a_reader_that_has_left_hides_no_broken_rule(
+    kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, macros: dict[str, int], code: int
+) -> None:
+    kernels(tiny=macros)
+    with subprocess.Popen(["true"], stdin=subprocess.PIPE) as gone:
+        gone.wait()
+        assert gone.stdin is not None
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(gone.stdin))
+
+        assert main(["build", "--arch", "sm_90a", "--out", str(tmp_path), "--check"]) == code
+
+        sys.stdout.detach()
+
+
+def test_a_table_that_cannot_be_written_gives_two(
+    kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernels(tiny={})
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+
+        code = main(["build", "--arch", "sm_90a", "--out", str(tmp_path)])
+
+    said = capsys.readouterr().err.splitlines()
+    assert (code, said[1:]) == (2, ["error: the output cannot be written: No space left on device"])
 
 
 def test_asking_for_figures_does_not_change_the_code(kernels: Kernels, tmp_path: Path) -> None:

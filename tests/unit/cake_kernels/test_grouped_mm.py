@@ -343,6 +343,15 @@ BROKEN = {
     ),
     "x no tensor": (lambda: grouped_mm([1], P.w, P.offs), "x must be a torch.Tensor, got list"),
     "w no tensor": (lambda: grouped_mm(P.x, None, P.offs), "w must be a torch.Tensor, got NoneType"),
+    "x a scalar": (
+        lambda: grouped_mm(torch.tensor(1.0, dtype=BF16), P.w, P.offs),
+        "x must have shape [M, K], got []",
+    ),
+    "x a batch": (lambda: grouped_mm(P.x[None], P.w, P.offs), "x must have shape [M, K], got [1, 10, 16]"),
+    "w a scalar": (
+        lambda: grouped_mm(P.x, torch.tensor(1.0, dtype=BF16), P.offs),
+        "w must have shape [E, N, K], got []",
+    ),
     "x fp32": (
         lambda: grouped_mm(P.x.float(), P.w, P.offs),
         "x must be torch.bfloat16, got torch.float32; nothing is cast here",
