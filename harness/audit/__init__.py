@@ -36,7 +36,7 @@ def audit(text: str, *, unrounded_counts: bool = False) -> Audit:
     rules = conventions(document, unrounded_counts=unrounded_counts)
     findings = (
         *row_findings(page, rules),
-        *mean_findings(page),
+        *mean_findings(page, rules),
         *sentence_findings(document, page, rules),
     )
     return Audit(rows=len(page.rows), gpus=page.gpus, columns=page.columns, means=len(page.means), findings=findings)

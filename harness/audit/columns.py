@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +14,8 @@ from harness.audit.printed import has_number, only_range, ratio
 Part = Literal["value", "lowest", "highest", "range"]
 
 _NAME = {"row", "workload", "shape", "case", "name", "problem"}
-_NAME_TOO = {"mode", "kind", "routing", "distribution", "projection", "dtype", "e", "m"}
-"""Columns that belong to a row's name where one of the others is there."""
+_NAME_TOO = {"mode", "kind", "routing", "distribution", "projection", "dtype", "e", "m", "k"}
+"""Columns that belong to a row's name where one of the others is there; so does N, but n is the number of groups."""
 _GPU = {"gpu", "device", "architecture", "arch", "card"}
 _OP = {"operation", "operations", "op", "ops"}
 _CLASS = {"class", "row class", "rows", "kind of rows"}
@@ -25,6 +26,7 @@ _OTHER = re.compile(r"\bspread\b|\ba/a\b|\bbusy\b|\benergy\b|\berror\b|\bgap\b|\
 _UNIT = re.compile(r"[(\[, ](ms|us|µs|μs|ns|s)[)\]]?(?:$|\W)")
 _PART = re.compile(r"(lowest|min(?:imum)?|highest|max(?:imum)?|range|\[min, max\]|min[-–]max|lowest[-–]highest)\b\s*")
 _VERSUS = re.compile(r".*\b(?:vs|versus|over|against|relative to|compared (?:to|with))\b\.?\s+")
+_SLOWDOWN = re.compile(r"\bslowdown\b|\bslower\b")
 _LEADING = re.compile(r"^(?:(?:geometric mean|geomean|mean|median|speedup|ratio|of)\b\s*)+")
 _TRAILING = re.compile(r"\s*(?:[(\[][^)\]]*[)\]]|×|,?\s*↑.*)$")
 
@@ -76,7 +78,7 @@ class Header:
 def row_header(table: Table) -> Header:
     """Return the header of a table that may be one of rows."""
     titles = [title.lower() for title in table.header]
-    name = _name(titles)
+    name = _name(table.header)
     fixed = _fixed(table, titles, name)
     taken = {*fixed.values(), *name}
     free = [i for i in range(len(titles)) if i not in taken and not _OTHER.search(titles[i])]
@@ -101,7 +103,7 @@ def row_header(table: Table) -> Header:
 def mean_header(table: Table) -> Header | None:
     """Return the header of a geomean table; None where the table is another: it has rows, arms, or no ratio."""
     titles = [title.lower() for title in table.header]
-    if _name(titles) or any(re.match(r"arm\b", title) for title in titles):
+    if _name(table.header) or any(re.match(r"arm\b", title) for title in titles):
         return None
     fixed = _fixed(table, titles, ())
     if fixed["op"] is None and fixed["row_class"] is None:
@@ -109,7 +111,7 @@ def mean_header(table: Table) -> Header | None:
     free = [i for i in range(len(titles)) if i not in fixed.values() and not _OTHER.search(titles[i])]
     cells = {i: [row.cells[i] for row in table.rows if has_number(row.cells[i])] for i in free}
     holding = [
-        i for i in free if (cells[i] or _RATIO.search(titles[i])) and all(ratio(c) or only_range(c) for c in cells[i])
+        i for i in free if _RATIO.search(titles[i]) or (cells[i] and all(ratio(c) or only_range(c) for c in cells[i]))
     ]
     ratios = _ratio_columns(titles, [i for i in holding if not _LATENCY.search(titles[i])])
     return (
@@ -144,7 +146,11 @@ def _words(key: str) -> set[str]:
 
 def _fixed(table: Table, titles: list[str], name: tuple[int, ...]) -> dict[str, int | None]:
     """Return the columns with a meaning of their own; ``rows`` counts where its cells are numbers, else is a class."""
-    counts = [i for i, title in enumerate(titles) if title in _COUNT and i not in name and _numeric(table, i)]
+    counts = [
+        i
+        for i, title in enumerate(titles)
+        if title in _COUNT and i not in name and (title != "rows" or _numeric(table, i))
+    ]
     classes = [i for i, title in enumerate(titles) if title in _CLASS and i not in name and i not in counts]
     per_row = bool(name)
     return {
@@ -154,7 +160,9 @@ def _fixed(table: Table, titles: list[str], name: tuple[int, ...]) -> dict[str, 
         "count": None if per_row else next(iter(counts), None),
         "suite": _first(titles, {"suite"}),
         "regime": _first(titles, {"regime"}),
-        "n": _first(titles, {"n", "groups"}) if per_row else None,
+        "n": next((i for i, t in enumerate(titles) if t in ("n", "groups") and i not in name), None)
+        if per_row
+        else None,
         "remarks": _first(titles, {"remarks", "remark"}),
     }
 
@@ -168,11 +176,12 @@ def _first(titles: list[str], wanted: set[str]) -> int | None:
     return next((i for i, title in enumerate(titles) if title in wanted), None)
 
 
-def _name(titles: list[str]) -> tuple[int, ...]:
+def _name(header: Sequence[str]) -> tuple[int, ...]:
     """Return the columns whose cells together name a row; none where only such are there that never do alone."""
+    titles = [title.lower() for title in header]
     if not any(_parts(title) & _NAME for title in titles):
         return ()
-    return tuple(i for i, title in enumerate(titles) if _parts(title) & (_NAME | _NAME_TOO))
+    return tuple(i for i, title in enumerate(titles) if _parts(title) & (_NAME | _NAME_TOO) or header[i] == "N")
 
 
 def _parts(title: str) -> set[str]:
@@ -180,7 +189,9 @@ def _parts(title: str) -> set[str]:
 
 
 def _ratio_columns(titles: list[str], indices: list[int]) -> tuple[RatioColumn, ...]:
+    """Return the columns; those that share a baseline and say of which arm they are go by both."""
     found: list[RatioColumn] = []
+    shared = Counter(_key(titles[i]) for i in indices if not _PART.match(titles[i]))
     for index in indices:
         title, part = titles[index], "value"
         if lead := _PART.match(title):
@@ -188,7 +199,8 @@ def _ratio_columns(titles: list[str], indices: list[int]) -> tuple[RatioColumn, 
             part = {"l": "lowest", "h": "highest", "r": "range", "[": "range"}.get(lead[1][0], lead[1])
             part = {"min": "lowest", "minimum": "lowest", "max": "highest", "maximum": "highest"}.get(part, part)
             part = "range" if re.search(r"[-–]", lead[1]) else part
-        key = _key(title) or (found[-1].key if found else titles[index])
+        key = _whole(title) if shared[_key(title)] > 1 or _SLOWDOWN.search(title) else _key(title)
+        key = key or (found[-1].key if found else titles[index])
         found.append(RatioColumn(index=index, key=key, part=_PARTS[part]))
     return tuple(found)
 
@@ -198,10 +210,38 @@ _PARTS: dict[str, Part] = {"value": "value", "lowest": "lowest", "highest": "hig
 
 def _key(title: str) -> str:
     """Return the baseline that a header names: what follows ``vs``, without arrows, units and what it is a mean of."""
+    key = _cut(title)
+    return _LEADING.sub("", _VERSUS.sub("", key), count=1).strip() if key else ""
+
+
+def _whole(title: str) -> str:
+    """Return what a header says on both sides of ``vs``."""
+    return _LEADING.sub("", _cut(title), count=1).strip()
+
+
+def _cut(title: str) -> str:
     key = title
     while (cut := _TRAILING.sub("", key).strip(" ,")) != key:
         key = cut
-    return _LEADING.sub("", _VERSUS.sub("", key), count=1).strip() if key else ""
+    return key
+
+
+def baseline_of(key: str) -> str:
+    """Return the baseline in a ratio's key: before the stroke, or after ``vs``."""
+    return _VERSUS.sub("", key).partition(" / ")[0]
+
+
+def new_of(key: str) -> str | None:
+    """Return the new arm in a ratio's key, without the word new; None where it names none."""
+    found = _VERSUS.match(key)
+    named = key[: found.end()] if found else key.partition(" / ")[2]
+    words = re.sub(r"\b(?:vs|versus|over|against|new)\b\.?", "", named)
+    return " ".join(words.split()) if named else None
+
+
+def is_slowdown(key: str) -> bool:
+    """Return whether a ratio grows where new is slower."""
+    return _SLOWDOWN.search(key) is not None
 
 
 def _latency(title: str, index: int) -> LatencyColumn:

@@ -27,24 +27,28 @@ class Conventions:
         "median of 6 paired groups": groups of each row; None where the page does not say, or rows differ.
     pooled
         Rows are of several machines or runs: a latency may be of other groups than a ratio.
+    selection
+        The page says that its rows are "a selection of rows": means and counts may be of more.
     """
 
     unrounded_counts: bool
     first_six: bool
     groups: int | None
     pooled: bool
+    selection: bool
 
 
 def conventions(document: Document, *, unrounded_counts: bool) -> Conventions:
     """Return what the page says; ``unrounded_counts`` where its reader knows it."""
     text = document.text.lower()
-    groups = {int(n) for n in re.findall(r"\bmedian of (\d+) paired groups", text)}
+    groups = {int(n) for n in re.findall(r"\bmedian of (\d{1,9}) paired groups", text)}
     groups |= {1} if "one group a row" in text else set()
     various = re.search(r"\bmedian of \d+ to \d+ paired groups", text)
-    machines = [int(n) for n in re.findall(r"\barms? on (\d+) machines?\b", text)]
+    machines = [int(n) for n in re.findall(r"\barms? on (\d{1,9}) machines?\b", text)]
     return Conventions(
         unrounded_counts=unrounded_counts or "counts use unrounded ratios" in text,
         first_six="first six ratios" in text,
         groups=groups.pop() if len(groups) == 1 and not various else None,
         pooled=any(n > 1 for n in machines) or re.search(r"; run [^;\n]*, ", text) is not None,
+        selection=re.search(r"\bselection of (?:the |these )?rows\b|\bselected rows\b", text) is not None,
     )

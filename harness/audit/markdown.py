@@ -11,6 +11,7 @@ from harness.audit.finding import AuditError
 _RULE = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
 _FENCE = re.compile(r"(`{3,}|~{3,})")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 _QUOTE = re.compile(r"(?:\s*>)+\s?")
 _PRIVATE = 0xE000
 """Escaped punctuation waits in Unicode's private area while emphasis is taken away."""
@@ -18,11 +19,12 @@ _PRIVATE = 0xE000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line of text; ``level`` is that of a heading, 0 of any other line."""
+    """A line of text; ``level`` is that of a heading, 0 of any other line; ``item`` where it begins one of a list."""
 
     number: int
     text: str
     level: int = 0
+    item: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,8 @@ def read(text: str) -> Document:
         else:
             heading = _HEADING.fullmatch(line.strip())
             content, level = (heading[2], len(heading[1])) if heading else (line, 0)
-            blocks.append(Line(number=at + 1, text=plain(content), level=level))
+            item = _ITEM.match(line) is not None
+            blocks.append(Line(number=at + 1, text=plain(content), level=level, item=item))
         at += 1
     return Document(blocks=tuple(blocks))
 

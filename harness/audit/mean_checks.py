@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.audit.columns import match
+from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.printed import Printed, geomean_interval, largest, least, shown
 from harness.audit.tables import Mean, MeanCell, Published, Row
 
 
-def mean_findings(page: Published) -> Iterator[Finding]:
-    """Yield what holds and what does not in the geomean table."""
+def mean_findings(page: Published, rules: Conventions) -> Iterator[Finding]:
+    """Yield what holds and what does not in the geomean table, and in lines of means under rows."""
     if not page.means:
         yield unchecked(check="geomean", line=0, what="the page has no geomean table")
         return
     covered: set[int] = set()
     for mean in page.means:
+        for cell in mean.unreadable:
+            what = f"{mean.what}: a cell that is neither a ratio nor a count"
+            yield unchecked(check="geomean", line=mean.line, what=what, printed=cell)
         candidates = rows_of(page, mean)
         if not candidates:
             yield unchecked(
@@ -27,7 +31,12 @@ def mean_findings(page: Published) -> Iterator[Finding]:
         judgements = [(rows, list(_line(page, mean, rows))) for rows in candidates]
         rows, findings = next((j for j in judgements if all(f.grade is Grade.AGREES for f in j[1])), judgements[0])
         covered |= {row.number for row in rows}
-        yield from findings
+        if rules.selection and len(rows) < (mean.count or len(rows) + 1):
+            stated = "?" if mean.count is None else mean.count
+            what = f"{mean.what}: {len(rows)} of {stated} rows are on the page, which says that they are a selection"
+            yield unchecked(check="geomean", line=mean.line, what=what)
+            continue
+        yield from (f if mean.geometric else _of_some_kind(f) for f in findings)
     busy = [mean.line for mean in page.means for cell in mean.cells if cell.busy]
     if busy:
         what = f"{len(busy)} geomeans of busy times: rows print no ratio of them"
@@ -49,6 +58,8 @@ def rows_of(page: Published, mean: Mean) -> list[list[Row]]:
     Classes come from a column, else from the kinds in the rows' names. A line that has its operation for itself may be
     of all its rows, whatever their names say.
     """
+    if mean.among:
+        return [[r for r in page.rows if r.number in of and mean.op.lower() in ("", r.op.lower())] for of in mean.among]
     wider = _wider(page, mean)
     if not mean.row_class or not wider:
         return [wider]
@@ -67,6 +78,14 @@ def _line(page: Published, mean: Mean, rows: Sequence[Row]) -> Iterator[Finding]
     yield from _count(page, mean, rows)
     for cell in mean.cells:
         yield from _cell(page, mean, cell, rows)
+
+
+def _of_some_kind(finding: Finding) -> Finding:
+    """Return the finding of a line called ``mean`` or ``total``: where it is no geomean it may be another mean."""
+    if finding.grade is not Grade.CONTRADICTS:
+        return finding
+    what = f"{finding.what}: not the geomean, and the line does not say which mean it is"
+    return unchecked(check=finding.check, line=finding.line, what=what, printed=finding.printed)
 
 
 def _same_place(one: Mean, other: Mean) -> bool:
@@ -102,6 +121,9 @@ def _count(page: Published, mean: Mean, rows: Sequence[Row]) -> Iterator[Finding
         return
     first = match(mean.first, page.columns)
     counted = sum(row.counts(first) for row in rows) if first else 0
+    if first and any(first in row.unread for row in rows) and mean.count != len(rows):
+        yield unchecked(check="count", line=mean.line, what=f"{mean.what}: cells of its rows cannot be read")
+        return
     yield judged(
         mean.count in (counted, len(rows)) and mean.count <= (mean.expected or mean.count),
         check="count",
@@ -123,6 +145,9 @@ def _cell(page: Published, mean: Mean, cell: MeanCell, rows: Sequence[Row]) -> I
             what=f"{what}: no column of the rows is called so; known: {', '.join(page.columns) or 'none'}",
             printed=cell.value.text if cell.value else "",
         )
+        return
+    if odd := [row.number for row in rows if key in row.unread]:
+        yield unchecked(check="geomean", line=mean.line, what=f"{what}: cells of {len(odd)} of its rows cannot be read")
         return
     entering = [row for row in rows if row.counts(key)]
     values = [row.ratios[key].value for row in entering]

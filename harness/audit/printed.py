@@ -10,16 +10,26 @@ from fractions import Fraction
 
 from harness.stats.geomean import geomean
 
-NUMBER = r"\d+(?:\.\d+)?"
+NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,15})?"
+"""Longer ones are not read: no time and no ratio has so many digits."""
+COUNT = r"[0-9]{1,9}"
 _TIMES = r"(?:\s*[x×](?![a-z]))?"
 _MARK = r"[*†‡§¹²³⁴⁵]*"
 _DASH = r"(?:\s*[-–—−~]\s*|\s*[,;…]\s*|\s+to\s+|\s*\.\.\.?\s*)"
 RANGE = rf"(?:\[|\()?\s*(?P<low>{NUMBER}){_TIMES}{_DASH}(?P<high>{NUMBER}){_TIMES}\s*(?:\]|\))?"
 
+_REST = (
+    rf"(?:\s*[,;]?\s*(?:n\s*=?\s*)?{COUNT}\s+of\s+{COUNT})?(?:\s*[,;]?\s*busy\s+(?:{NUMBER}|[-–—]))?"
+    rf"(?:\s+\(?[a-z]\)?)?{_MARK}\s*"
+)
+"""What else a ratio's cell may hold: ``2 of 22``, ``busy 1.017``, the letter of an arm."""
 _RATIO = re.compile(
-    rf"[~≈]?\s*(?P<value>{NUMBER}){_TIMES}{_MARK}(?:(?:\s*[,;]?\s*(?=[\[(])|\s*[,;]\s*|\s+){RANGE}{_MARK})?(?P<rest>.*)",
+    rf"[~≈]?\s*(?P<value>{NUMBER}){_TIMES}{_MARK}(?:(?:\s*[,;]?\s*(?=[\[(])|\s*[,;]\s*|\s+){RANGE}{_MARK})?"
+    rf"(?P<rest>{_REST})",
     re.I,
 )
+_COMMA = re.compile(r"(?<![.\d])\d+,\d")
+"""``1,149`` is 1.149 or 1149: it is not read."""
 _ONLY_RANGE = re.compile(RANGE, re.I)
 _LATENCY = re.compile(
     rf"(?:\(?(?P<before>[a-z])\)?\s+)?(?P<value>{NUMBER})\s*(?P<unit>ms|us|µs|μs|ns|s)?{_MARK}\s*\(?(?P<after>[a-z])?\)?{_MARK}",
@@ -98,12 +108,15 @@ def printed(text: str) -> Printed:
 
 def has_number(cell: str) -> bool:
     """Return whether a cell claims a number; without a digit it says that there is none (``–``, ``failed``)."""
-    return any(char.isdigit() for char in cell)
+    return any(char.isdecimal() for char in cell)
 
 
 def ratio(cell: str) -> Ratio | None:
-    """Return the ratio of a cell such as ``1.009 [0.998, 1.042]``, ``1.005x (0.988–1.017)`` or ``1.028``."""
-    found = _RATIO.fullmatch(cell.strip())
+    """Return the ratio of a cell such as ``1.009 [0.998, 1.042]``, ``1.005x (0.988–1.017)`` or ``1.028``.
+
+    None where anything in the cell has no known form: half a cell is never read.
+    """
+    found = None if _COMMA.search(cell) else _RATIO.fullmatch(cell.strip())
     if found is None or Fraction(found["value"]) <= 0:
         return None
     low, high = found["low"], found["high"]
@@ -117,7 +130,7 @@ def ratio(cell: str) -> Ratio | None:
 
 def only_range(cell: str) -> tuple[Printed, Printed] | None:
     """Return the ends of a cell that holds nothing but a range."""
-    found = _ONLY_RANGE.fullmatch(cell.strip())
+    found = None if _COMMA.search(cell) else _ONLY_RANGE.fullmatch(cell.strip())
     return (printed(found["low"]), printed(found["high"])) if found else None
 
 

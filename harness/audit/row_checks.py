@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 
-from harness.audit.columns import nearest
+from harness.audit.columns import baseline_of, is_slowdown, match, nearest, new_of
 from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.printed import Interval, Ratio, least, shown
@@ -22,13 +22,14 @@ _NS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": 10**9}
 def row_findings(page: Published, rules: Conventions) -> Iterator[Finding]:
     """Yield what holds and what does not within single rows."""
     yield from _twice(page)
+    yield from _unpaired(page)
     apart: list[tuple[Fraction, Row, str]] = []
     for row in page.rows:
         for cell in row.unreadable:
             yield unchecked(
                 check="row",
                 line=row.line,
-                what=f"row {row.number}: a cell that is neither ratio nor latency",
+                what=f"row {row.number}: a cell that is neither ratio, latency nor count",
                 printed=cell,
             )
         yield from _keys(row)
@@ -76,13 +77,33 @@ def _in_range(row: Row, key: str, ratio: Ratio) -> Iterator[Finding]:
 
 def _of_latencies(row: Row, key: str) -> Interval | None:
     """Return baseline / new of the row's latencies; None where the row does not have both."""
-    new = next((time for time in row.times if time.column.new), None)
+    new = _new(row, key)
     base = _baseline(row, key, new)
     if new is None or base is None or base is new:
         return None
     scale = Fraction(_unit(base), _unit(new))
     one, other = base.latency.value, new.latency.value
     return Interval(low=one.low * scale / other.high, high=one.high * scale / max(other.low, Fraction(1, 10**12)))
+
+
+def _new(row: Row, key: str) -> Time | None:
+    """Return the time of the new arm that a ratio is of: the only one, else the one that its header names."""
+    news = [time for time in row.times if time.column.new]
+    if not news or is_slowdown(key):
+        return None
+    arms = {time.column.arm for time in news}
+    named = new_of(key)
+    arm = news[0].column.arm if len(arms) == 1 else None if named is None else match(named, arms)
+    return next((time for time in news if time.column.arm == arm), None)
+
+
+def _unpaired(page: Published) -> Iterator[Finding]:
+    """Yield the columns whose ratios are not held against latencies although new ones are there."""
+    for key in page.columns:
+        rows = [r for r in page.rows if key in r.ratios and any(t.column.new for t in r.times) and not _new(r, key)]
+        if rows:
+            why = "it is a slowdown" if is_slowdown(key) else "its header does not say which of the new arms it is of"
+            yield unchecked(check="ratio and latencies", line=rows[0].line, what=f"{key}, {len(rows)} rows: {why}")
 
 
 def _baseline(row: Row, key: str, new: Time | None) -> Time | None:
@@ -93,7 +114,7 @@ def _baseline(row: Row, key: str, new: Time | None) -> Time | None:
             return time
     if letter:
         return None
-    arm = nearest(key.partition(" / ")[0], [t.column.arm for t in row.times], new.column.arm if new else "")
+    arm = nearest(baseline_of(key), [t.column.arm for t in row.times], new.column.arm if new else "")
     return next((time for time in row.times if time.column.arm == arm), None)
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, judged, unchecked
 from harness.audit.printed import NUMBER, Interval, Printed, printed
+from harness.audit.said_lists import intros
 from harness.audit.scope import Said, scopes
 from harness.audit.tables import Published, Row
 
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _K = rf"(?P<k>\d+|all|every|each|both|none|no|{'|'.join(_WORDS)})"
 _SIDE = r"(?P<side><|>|≤|≥|below|under|above|over|at or above|at least|at or below|at most|slower than|faster than)"
-_T = r"(?P<t>\d+(?:\.\d+)?)(?:\s*[x×])?(?![\d.]*\d|\s*%)"
+_T = r"(?P<t>\d+(?:\.\d+)?)(?:\s*[x×])?(?![\w.,]*\d|\s*%)"
 _NOT_ABOUT = "".join(f"(?<!{word} )" for word in ("but", "than", "least", "most", "about", "over", "only the"))
 _WHOLE = r"(?:wholly|entirely|completely)"
 _OVER = r"(?:over|in|across|with) (?:their|its) (?:whole|entire|full|complete) (?:\[min, max\]|range|interval)"
@@ -86,13 +87,18 @@ class _Claim:
 
 def counts_said(line: Said, page: Published, rules: Conventions) -> Iterator[Finding]:
     """Yield the counts in a line, each with the row count it is out of and the range it gives."""
-    taken: list[range] = []
+    claims: list[re.Match[str]] = []
     for form in _forms(page):
         for found in form.finditer(line.text):
-            if any(found.start() in span for span in taken):
-                continue
-            taken.append(range(found.start(), found.end()))
+            if not any(found.start() in range(*claim.span()) for claim in claims):
+                claims.append(found)
+    others = [range(*claim.span()) for claim in (*claims, *intros(line, page))]
+    for found in claims:
+        if line.plain(*found.span(), others):
             yield from _count(line, found, page, rules)
+        else:
+            what = "a count that is hedged, negated or qualified, or has more around it than a known form"
+            yield unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0].strip())
     yield from _measured(line, page)
 
 
@@ -111,6 +117,14 @@ def _count(line: Said, found: re.Match[str], page: Published, rules: Conventions
         for rows in scopes(page, named, line.ops_before(found.start()))
     ]
     fitting = [c for c in candidates if stated_m is None or int(stated_m) in (len(c[0]), c[1])]
+    if any(named.column in row.unread for row in page.rows):
+        what = f"cells of the rows vs {named.column} cannot be read"
+        yield unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0])
+        return
+    if rules.selection and (stated_m is None or not fitting):
+        what = f"{len(page.rows)} of {stated_m or '?'} rows are on the page, which says that they are a selection"
+        yield unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0])
+        return
     what = f"rows vs {named.column}" if not said.get("op") else f"{said['op']} rows vs {named.column}"
     if stated_m is not None:
         yield judged(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, judged, unchecked
 from harness.audit.printed import NUMBER, Printed, printed
 from harness.audit.scope import Said, scopes, short
@@ -21,8 +22,8 @@ _AFTER_COUNT = r"rows? (?:is|are) (?P<side>below|above) 1\.0 \(chance [^)]*\), \
 _NUM = r"\d+\.\d+"
 _ENDS = rf"(?:\s*[\[(](?P<low>{NUMBER})\s*(?:,|[-–—])\s*(?P<high>{NUMBER})[\])])?"
 _WITH = rf"[\s:=(]*(?:(?:at|with)\s+)?(?P<value>{_NUM})[x×]?\)?{_ENDS}"
-_FREE = re.compile(rf"(?P<name>[^;]*?\S){_WITH}(?![\w.]*\d)")
-_BARE = re.compile(rf"(?P<value>{_NUM})[x×]?(?![\w.]*\d)(?:\s*\((?P<name>[^()]*[a-z][^()]*)\))?")
+_FREE = re.compile(rf"(?P<name>[^;]*?\S){_WITH}(?![\w.,]*\d)")
+_BARE = re.compile(rf"(?P<value>{_NUM})[x×]?(?![\w.,]*\d)(?:\s*\((?P<name>[^()]*[a-z][^()]*)\))?")
 _NEXT = re.compile(r"\s*(?:,\s*and\s+|,\s*|;\s+|\s+and\s+)")
 
 
@@ -36,18 +37,29 @@ class _Item:
     high: Printed | None
 
 
-def lists_said(line: Said, page: Published) -> Iterator[Finding]:
-    """Yield the lists of lowest and highest rows in a line."""
+def intros(line: Said, page: Published) -> list[re.Match[str]]:
+    """Return where a line begins a list: ``the lowest are``."""
     ops = "|".join(re.escape(op.lower()) for op in sorted(page.ops, key=len, reverse=True)) or "(?!)"
-    intros = list(re.finditer(rf"(?<![\w-]){_INTRO.format(ops=ops)}|{_AFTER_COUNT}", line.text))
-    if not intros:
+    return list(re.finditer(rf"(?<![\w-]){_INTRO.format(ops=ops)}|{_AFTER_COUNT}", line.text))
+
+
+def lists_said(line: Said, page: Published, rules: Conventions) -> Iterator[Finding]:
+    """Yield the lists of lowest and highest rows in a line."""
+    found_intros = intros(line, page)
+    if not found_intros:
         return
     names = _names(page)
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
-    entry = re.compile(rf"(?P<name>{known}){_WITH}(?![\w.]*\d)")
-    for found in intros:
+    entry = re.compile(rf"(?P<name>{known}){_WITH}(?![\w.,]*\d)")
+    for found in found_intros:
         items = _items(line.text, found.end(), entry, names)
-        if items:
+        column = line.named(found.start(), found.end(), page).column
+        why = "it is hedged or negated" if line.doubted(found.start()) else ""
+        why = why or ("the page's rows are a selection" if rules.selection else "")
+        why = why or ("cells of its rows cannot be read" if any(column in row.unread for row in page.rows) else "")
+        if items and why:
+            yield unchecked(check="list", line=line.line.number, what=why, printed=found[0].strip())
+        elif items:
             yield from _list(line, found, items, page, names)
 
 

@@ -13,9 +13,10 @@ from harness.audit.tables import Mean, Published
 
 _OF = r"(?:\s*\((?P<{name}>[^()]*(?:\([^()]*\)[^()]*)*)\))?"
 _FROM_TO = re.compile(
-    rf"geomeans? from (?P<low>\d+\.\d+){_OF.format(name='low_of')} to (?P<high>\d+\.\d+){_OF.format(name='high_of')}"
+    rf"geomeans? from (?P<low>\d+\.\d+){_OF.format(name='low_of')}"
+    rf" to (?P<high>\d+\.\d+)(?![\w.,]*\d){_OF.format(name='high_of')}"
 )
-_ONE = re.compile(rf"geomean (?P<low>\d+\.\d+){_OF.format(name='low_of')}(?P<high>)(?P<high_of>)")
+_ONE = re.compile(rf"geomean (?P<low>\d+\.\d+)(?![\w.,]*\d){_OF.format(name='low_of')}(?P<high>)(?P<high_of>)")
 
 
 def means_said(line: Said, page: Published) -> Iterator[Finding]:
@@ -36,10 +37,10 @@ def _ends(line: Said, found: re.Match[str], page: Published) -> Iterator[Finding
         and (not named.gpu or mean.gpu in ("", named.gpu))
         and (not named.regime or mean.regime in ("", named.regime))
     ]
-    if not named.column or not cells:
-        yield unchecked(
-            check="geomean said", line=line.line.number, what="no such geomean in a table", printed=found[0]
-        )
+    doubted = line.doubted(found.start())
+    if not named.column or not cells or doubted:
+        what = "it is hedged or negated" if doubted else "no such geomean in a table"
+        yield unchecked(check="geomean said", line=line.line.number, what=what, printed=found[0])
         return
     single = not found["high"]
     for text, of, pick in ((found["low"], found["low_of"], min), (found["high"], found["high_of"], max)):

@@ -27,7 +27,7 @@ def spreads_said(line: Said, page: Published, rules: Conventions) -> Iterator[Fi
     """Yield the spreads in a line that speaks of one."""
     if "spread" not in line.text:
         return
-    for found in _OVER.finditer(line.text):
+    for found in () if rules.selection else _OVER.finditer(line.text):
         named = line.named(found.start(), found.end(), page)
         sizes = {len(rows) for rows in scopes(page, named)}
         sizes |= {sum(row.counts(named.column) for row in rows) for rows in scopes(page, named) if named.column}
@@ -47,8 +47,13 @@ def spreads_said(line: Said, page: Published, rules: Conventions) -> Iterator[Fi
 def _spread(line: Said, found: re.Match[str], page: Published, rules: Conventions) -> Iterator[Finding]:
     named = line.named(found.start(), found.end(), page)
     number = line.line.number
-    if not named.column:
-        yield unchecked(check="spread", line=number, what="it names no baseline", printed=found[0])
+    why = "" if named.column else "it names no baseline"
+    why = why or ("it is hedged or negated" if line.doubted(found.start()) else "")
+    why = why or ("the page's rows are a selection" if rules.selection else "")
+    why = why or ("no percentile is above 99" if found["p"] and int(found["p"]) > 99 else "")
+    why = why or ("cells of its rows cannot be read" if any(named.column in r.unread for r in page.rows) else "")
+    if why:
+        yield unchecked(check="spread", line=number, what=why, printed=found[0])
         return
     answers = []
     for rows in scopes(page, named):
@@ -97,7 +102,7 @@ def _judge(number: int, found: re.Match[str], ratios: Sequence[Ratio], key: str)
     yield _one("spread, median", number, found["median"], (median(lows), median(highs)) if spreads else None, key)
     if found["tail"]:
         p = int(found["p"])
-        ends = (percentile(lows, p), percentile(highs, p)) if spreads and p < 100 else None
+        ends = (percentile(lows, p), percentile(highs, p)) if spreads else None
         yield _one(f"spread, p{p}", number, found["tail"], ends, key)
 
 

@@ -11,6 +11,21 @@ from harness.audit.markdown import Document, Line
 from harness.audit.tables import Place, Published, Row
 
 _CLAUSE = re.compile(r"[;]|[.!?](?=\s+\S)(?!\s*\d)")
+_SENTENCE = re.compile(r"[.!?](?=\s+\S)(?!\s*\d)")
+_ENDED = re.compile(r"[.!?][)\]\"'”’]*$")
+_PLAIN = re.compile(
+    r"(?:\W|\d+[.)](?=\s)|\b(?:speedups?|ratios?|rows?|vs|versus|against|over|on|in|for|and|is|are|the|largest|smallest|gains?"
+    r"|losses|regressions(?:, reported as is)?)\b|\(chance[^()]*\))*"
+)
+"""What may stand around a claim, the names of baselines, GPUs, regimes and operations aside."""
+_DOUBT = re.compile(
+    r"\b(?:not|never|no longer|cannot|without|except|unless|if|whether|would|should|could|might|may|must|will|shall"
+    r"|targets?|goals?|aim(?:ed|s)?|wish|want(?:ed|s)?|hope[ds]?|expect(?:ed|s)?|plan(?:ned|s)?|need(?:ed|s)?|was|were"
+    r"|used to|earlier|formerly|version|about|roughly|nearly|almost|up to)\b|n't\b"
+)
+"""What makes a statement another one: a negation, a modal, a wish, the past."""
+_OURS = re.compile(r"\bcycles do not confirm \d+ of these")
+"""What our reports say between their claims."""
 _VERSUS = re.compile(r"\b(?:vs\.?|versus|against|over)\s+(.+?)(?=\s*(?:[:;,(]|\.(?:\s|$)|$| in | on | over ))")
 
 
@@ -34,10 +49,16 @@ class Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A line (lower case) with what was named before it and what it names."""
+    """A line (lower case), wrapped ones put together, with what was named before it and what it names.
+
+    ``bare`` is its text with blanks for the names in it; ``lead`` that of the line, ending in a colon, of whose list it
+    is an item.
+    """
 
     line: Line
     text: str
+    bare: str
+    lead: str
     before: Named
     columns: tuple[Mention, ...]
     gpus: tuple[Mention, ...]
@@ -69,6 +90,23 @@ class Said:
         """Return the operations that the line names before a claim."""
         return {mention.name for mention in self.ops if mention.start < start}
 
+    def plain(self, start: int, end: int, others: Collection[range] = ()) -> bool:
+        """Return whether a claim stands alone in its clause, names aside: neither negated, hedged nor qualified.
+
+        ``others`` are the places of claims beside it.
+        """
+        left, right = self._clause(start, end)
+        left = max([left, *(other.stop for other in others if other.stop <= start)])
+        colon = self.text.find(":", end, right)
+        right = min([right, *(other.start for other in others if other.start >= end), *([colon] if colon > 0 else [])])
+        around = (self.lead, self.bare[left:start], self.bare[end:right])
+        return not self.doubted(start) and all(_PLAIN.fullmatch(text) for text in around)
+
+    def doubted(self, start: int) -> bool:
+        """Return whether something before a claim, in its sentence, makes it another."""
+        left = max((found.end() for found in _SENTENCE.finditer(self.text) if found.end() <= start), default=0)
+        return _DOUBT.search(_OURS.sub("", f"{self.lead} {self.bare[left:start]}")) is not None
+
     def _clause(self, start: int, end: int) -> tuple[int, int]:
         breaks = [found.start() for found in _CLAUSE.finditer(self.text)]
         left = max((b for b in breaks if b < start), default=0)
@@ -85,9 +123,8 @@ def said(document: Document, page: Published) -> Iterator[Said]:
     find = _finders(page)
     headings: list[tuple[int, Named]] = []
     now = Named()
-    for block in document.blocks:
-        if not isinstance(block, Line):
-            continue
+    lead = ""
+    for block in _unwrapped(document):
         text = block.text.lower()
         found = {what: tuple(finder(text)) for what, finder in find.items()}
         last = Named(**{what: mentions[-1].name for what, mentions in found.items() if mentions})
@@ -96,17 +133,50 @@ def said(document: Document, page: Published) -> Iterator[Said]:
             outer = headings[-1][1] if headings else Named()
             now = _with(outer, last)
             headings.append((block.level, now))
+            lead = ""
             continue
+        ops = tuple(_mentions(text, {op.lower(): op for op in page.ops}))
+        bare = _blanked(text, (*ops, *(mention for mentions in found.values() for mention in mentions)))
+        lead = lead if block.item else ""
         yield Said(
             line=block,
             text=text,
+            bare=bare,
+            lead=lead,
             before=now,
             columns=found["column"],
             gpus=found["gpu"],
             regimes=found["regime"],
-            ops=tuple(_mentions(text, {op.lower(): op for op in page.ops})),
+            ops=ops,
         )
+        if not block.item and text.endswith(":"):
+            lead = bare
         now = _with(now, last)
+
+
+def _unwrapped(document: Document) -> Iterator[Line]:
+    """Yield headings and lines; one that does not end its sentence takes in the next, and keeps its number."""
+    open_line: Line | None = None
+    last = 0
+    for block in document.blocks:
+        text = block if isinstance(block, Line) and not block.level else None
+        if open_line and text and not text.item and text.number == last + 1 and not _ENDED.search(open_line.text):
+            open_line = replace(open_line, text=f"{open_line.text} {text.text}")
+        else:
+            if open_line:
+                yield open_line
+            open_line = text
+            if isinstance(block, Line) and block.level:
+                yield block
+        last = block.number
+    if open_line:
+        yield open_line
+
+
+def _blanked(text: str, mentions: Collection[Mention]) -> str:
+    for mention in mentions:
+        text = text[: mention.start] + " " * (mention.end - mention.start) + text[mention.end :]
+    return text
 
 
 def scopes(page: Published, named: Named, ops: Collection[str] = ()) -> list[list[Row]]:

@@ -21,16 +21,22 @@ from harness.audit.tables import Published
 
 _RESULT = re.compile(
     r"\d\.\d+.*\b(?:rows?|geomeans?|speedups?|spread|ratios?)\b|\b(?:rows?|geomeans?|speedups?|spread|ratios?)\b.*\d\.\d+"
+    r"|\d\s*(?:%|[x×])?\s+(?:faster|slower)\b|\d\.\d+\s*[x×](?!\w)|\brows?\b[^.;]*\b(?:above|below)\s+\d"
 )
+_LONG = re.compile(r"\d{16}")
+"""No result has so many digits."""
 
 
 def sentence_findings(document: Document, page: Published, rules: Conventions) -> Iterator[Finding]:
     """Yield what holds and what does not in the page's sentences."""
     unread = []
     for line in said(document, page):
+        if _LONG.search(line.text):
+            unread.append(line.line.number)
+            continue
         found = [
             *counts_said(line, page, rules),
-            *lists_said(line, page),
+            *lists_said(line, page, rules),
             *spreads_said(line, page, rules),
             *means_said(line, page),
         ]

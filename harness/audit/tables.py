@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.audit.columns import Header, LatencyColumn, mean_header, row_header
+from harness.audit.columns import Header, LatencyColumn, RatioColumn, mean_header, row_header
 from harness.audit.finding import AuditError
 from harness.audit.markdown import Document, Line, Table, TableRow
-from harness.audit.printed import Latency, Printed, Ratio, has_number, latency, only_range, ratio
+from harness.audit.printed import COUNT, Latency, Printed, Ratio, has_number, latency, only_range, ratio
 
 EVERY = {"all", "all rows", "every", "total", "overall", "any"}
 """What a cell says that stands for all operations or all classes."""
 
+TOTAL = {"geomean", "geometric mean", "mean", "average", "total", "overall", "all"}
+"""What a line of the per-row table is called that is no row but their mean."""
+_N_OF_M = re.compile(rf"({COUNT})(?:\s*(?:of|/)\s*({COUNT}))?[*†‡§¹²³]*")
 _UNSORTED = re.compile(r"\b(?:asc|ascending|unsorted|random|lognormal)\b")
 _OWNER = re.compile(r"\b(?:bal|balanced|skew|skewed|desc|descending|\w+-empty)\b")
 
@@ -46,6 +49,8 @@ class Row:
         By baseline: the ratio, and the letter of the arm it is against.
     sections
         Lines of the headings above the table, the outermost first.
+    unreadable, unread
+        Cells of no known form, and the baselines whose ratio is among them: what is over them cannot be recomputed.
     """
 
     number: int
@@ -64,6 +69,7 @@ class Row:
     times: tuple[Time, ...]
     sections: tuple[int, ...]
     unreadable: tuple[str, ...] = ()
+    unread: frozenset[str] = frozenset()
 
     @property
     def full_name(self) -> str:
@@ -97,7 +103,8 @@ class Mean:
     """A line of the geomean table; an empty operation or class stands for all. ``count`` rows of ``expected``.
 
     ``count`` is that of the column ``first``. Without a GPU it is of the rows under the innermost of its headings
-    (``sections``) that has rows.
+    (``sections``) that has rows. A line of the per-row table is of one of the sets of row numbers in ``among``; where
+    it does not say that it is geometric, ``geometric`` is False. ``unreadable`` are cells of no known form.
     """
 
     line: int
@@ -111,6 +118,9 @@ class Mean:
     first: str
     cells: tuple[MeanCell, ...]
     sections: tuple[int, ...]
+    among: tuple[frozenset[int], ...] = ()
+    geometric: bool = True
+    unreadable: tuple[str, ...] = ()
 
     @property
     def what(self) -> str:
@@ -144,7 +154,7 @@ class Published:
     @property
     def columns(self) -> tuple[str, ...]:
         """The baselines of the rows."""
-        return tuple(dict.fromkeys(key for row in self.rows for key in row.ratios))
+        return tuple(dict.fromkeys(key for row in self.rows for key in (*row.ratios, *sorted(row.unread))))
 
 
 def published(document: Document) -> Published:
@@ -158,22 +168,31 @@ def published(document: Document) -> Published:
     tables = list(_tables(document))
     means = tuple(mean for table in tables for mean in _means(table))
     rows: list[Row] = []
+    totals: list[Mean] = []
     for placed in tables:
         if (header := row_header(placed.table)).is_rows:
             earlier = {row.identity: index for index, row in enumerate(rows)}
+            here: list[int] = []
+            ended = 0
             for line in placed.table.rows:
+                if _is_total(line, header):
+                    totals.append(_total(line, header, placed, here, here[ended:]))
+                    ended = len(here)
+                    continue
                 row = _row(line, header, placed, means, len(rows) + 1)
                 index = earlier.get(row.identity)
-                if index is None or rows[index].ratios.keys() & row.ratios.keys():
+                if index is None or _ratio_keys(rows[index]) & _ratio_keys(row):
+                    here.append(row.number)
                     rows.append(row)
                 else:
+                    here.append(rows[index].number)
                     rows[index] = _merged(rows[index], row)
     if not rows:
         raise AuditError(
             "no per-row table found: a page must have a table with a column of rows (row, shape, workload) and one of"
             " ratios (speedup, vs, baseline / new); give the page with its rows"
         )
-    return Published(rows=tuple(rows), means=means)
+    return Published(rows=tuple(rows), means=(*means, *totals))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,12 +230,13 @@ def _means(placed: _Placed) -> Iterator[Mean]:
     if row_header(table).is_rows or (header := mean_header(table)) is None:
         return
     for row in table.rows:
-        count = re.match(r"(\d+)(?:\s*(?:of|/)\s*(\d+))?", _cell(row, header.count))
+        counted = _cell(row, header.count)
+        count = _N_OF_M.fullmatch(counted)
         yield Mean(
             line=row.number,
-            gpu=_cell(row, header.gpu),
-            regime=_cell(row, header.regime),
-            suite=_cell(row, header.suite),
+            gpu=_some(_cell(row, header.gpu)),
+            regime=_some(_cell(row, header.regime)),
+            suite=_some(_cell(row, header.suite)),
             op=_some(_cell(row, header.op)),
             row_class=_some(_cell(row, header.row_class)),
             count=int(count[1]) if count else None,
@@ -224,7 +244,50 @@ def _means(placed: _Placed) -> Iterator[Mean]:
             first=header.ratios[0].key,
             cells=tuple(_mean_cells(row, header)),
             sections=placed.sections,
+            unreadable=(
+                *((counted,) if count is None and has_number(counted) else ()),
+                *_cells(row, _odd(row, header)),
+            ),
         )
+
+
+def _odd(row: TableRow, header: Header) -> list[RatioColumn]:
+    """Return the columns whose cell has a number and no known form."""
+    return [
+        column
+        for column in header.ratios
+        if has_number(cell := row.cells[column.index])
+        and not (only_range(cell) if column.part == "range" else ratio(cell))
+    ]
+
+
+def _cells(row: TableRow, columns: Sequence[RatioColumn]) -> tuple[str, ...]:
+    return tuple(row.cells[column.index] for column in columns)
+
+
+def _is_total(row: TableRow, header: Header) -> bool:
+    return any(row.cells[index].lower().strip(" :") in TOTAL for index in header.name)
+
+
+def _total(row: TableRow, header: Header, placed: _Placed, table: Sequence[int], since: Sequence[int]) -> Mean:
+    """Return the mean that a line of a per-row table is: of the table's rows, or of those since the last such line."""
+    title = next(cell for index in header.name if (cell := row.cells[index].lower().strip(" :")) in TOTAL)
+    return Mean(
+        line=row.number,
+        gpu="",
+        regime="",
+        suite="",
+        op=_some(_cell(row, header.op).strip("-–—")),
+        row_class="",
+        count=None,
+        expected=None,
+        first=header.ratios[0].key,
+        cells=tuple(_mean_cells(row, header)),
+        sections=placed.sections,
+        among=(frozenset(table), frozenset(since)),
+        geometric=title.startswith("geo"),
+        unreadable=_cells(row, _odd(row, header)),
+    )
 
 
 def _mean_cells(row: TableRow, header: Header) -> Iterator[MeanCell]:
@@ -263,7 +326,10 @@ def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], 
     remarks = _cell(row, header.remarks).lower()
     op = _cell(row, header.op) or next((h for h in above if any(h == mean.op for mean in means)), "")
     gpu = _gpu(_cell(row, header.gpu), above, list(dict.fromkeys(mean.gpu for mean in means if mean.gpu)))
-    ratios, unreadable = _ratios(row, header)
+    odd = _odd(row, header)
+    times = [row.cells[column.index] for column in header.latencies]
+    wrong = [cell for cell in times if has_number(cell) and latency(cell) is None]
+    wrong += [groups] if has_number(groups) and not re.fullmatch(COUNT, groups) else []
     return Row(
         number=number,
         line=row.number,
@@ -273,10 +339,10 @@ def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], 
         name=name,
         row_class=stated or row_class(name),
         class_is_printed=bool(stated),
-        groups=int(groups) if groups.isdigit() else None,
+        groups=int(groups) if re.fullmatch(COUNT, groups) else None,
         host_bound="host-bound" in remarks,
         control="control" in [remark.strip() for remark in remarks.split(";")],
-        ratios=ratios,
+        ratios=_ratios(row, header),
         keys={c.key: row.cells[c.index].strip() for c in header.keys if row.cells[c.index].strip(" -–—")},
         times=tuple(
             Time(column=column, latency=found)
@@ -284,7 +350,8 @@ def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], 
             if (found := latency(row.cells[column.index])) is not None
         ),
         sections=placed.sections,
-        unreadable=unreadable,
+        unreadable=(*wrong, *_cells(row, odd)),
+        unread=frozenset(column.key for column in odd),
     )
 
 
@@ -296,25 +363,23 @@ def _merged(one: Row, other: Row) -> Row:
         keys=one.keys | other.keys,
         times=(*one.times, *other.times),
         unreadable=(*one.unreadable, *other.unreadable),
+        unread=one.unread | other.unread,
     )
 
 
-def _ratios(row: TableRow, header: Header) -> tuple[dict[str, Ratio], tuple[str, ...]]:
-    """Return the row's ratios by baseline, ends from columns of their own put in, and what could not be read."""
+def _ratio_keys(row: Row) -> set[str]:
+    return {*row.ratios, *row.unread}
+
+
+def _ratios(row: TableRow, header: Header) -> dict[str, Ratio]:
+    """Return the row's ratios by baseline, ends from columns of their own put in."""
     found: dict[str, Ratio] = {}
-    times = [row.cells[column.index] for column in header.latencies]
-    wrong = [cell for cell in times if has_number(cell) and latency(cell) is None]
     for column in header.ratios:
-        cell = row.cells[column.index]
-        if not has_number(cell):
-            continue
-        if column.part == "value" and (value := ratio(cell)) is not None:
+        if column.part == "value" and (value := ratio(row.cells[column.index])) is not None:
             found[column.key] = value
-        elif column.part == "value":
-            wrong.append(cell)
     for column in header.ratios:
         value, cell = found.get(column.key), row.cells[column.index]
-        if value is None or column.part == "value" or not has_number(cell):
+        if value is None or column.part == "value":
             continue
         both, end = only_range(cell), ratio(cell)
         if column.part == "range" and both:
@@ -323,9 +388,7 @@ def _ratios(row: TableRow, header: Header) -> tuple[dict[str, Ratio], tuple[str,
             found[column.key] = Ratio(value=value.value, low=end.value, high=value.high)
         elif end and column.part == "highest":
             found[column.key] = Ratio(value=value.value, low=value.low, high=end.value)
-        else:
-            wrong.append(cell)
-    return found, tuple(wrong)
+    return found
 
 
 def row_class(name: str) -> str:
