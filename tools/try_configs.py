@@ -4,6 +4,7 @@
 
     python tools/try_configs.py check                                  # every kernel of every program
     python tools/try_configs.py check 256x128_c1x2_s4_b8               # this configuration in every operation
+    python tools/try_configs.py check 256x192_c1x2_s3_b8_whole 256x192_c1x2_s3_b4_swap_slots     # the tail by plan
     python tools/try_configs.py time fwd:gate_up:4:256x192_c1x2_s3_b8 fwd:gate_up:4:256x192_c1x2_s3_b4_swap
     python tools/try_configs.py time dgrad:down:32                     # without a configuration: the one that is chosen
 
@@ -35,9 +36,10 @@ CHECK_SECONDS = 30
 TIME_SECONDS = 90
 START_SECONDS = 60  # importing torch and making a context, on a machine just started
 
-SIZES = (300, 0, 17, 1283, 64, 192, 0)
+SIZES = (300, 0, 17, 4483, 64, 192, 0)
 NOBODY = 100  # rows past the last end
-SHAPES = ((768, 640), (1032, 328), (72, 8))  # (N, K): on the grid of slabs, off every grid, less than a tile
+# (N, K): on the grid of slabs, off every grid, less than a tile, reductions long enough for their tails to be split
+SHAPES = ((768, 640), (1032, 328), (72, 8), (384, 4096), (4096, 384))
 GUARD = 8
 LIMITS = {"bf16": 3e-3, "fp32": 1e-5}
 
@@ -136,14 +138,15 @@ def config_of(name: str):
     """Return the configuration of a name."""
     from cake_kernels.grouped_gemm.sm90.config import Config
 
-    found = re.fullmatch(r"(\d+)x(\d+)_c(\d)x(\d)_s(\d)_b(\d+)(_swap)?(?:_l(\d+))?", name)
+    found = re.fullmatch(r"(\d+)x(\d+)_c(\d)x(\d)_s(\d)_b(\d+)(_swap)?(?:_l(\d+))?(?:_(whole|slots))?", name)
     if found is None:
-        raise SystemExit(f"a configuration looks like 256x192_c1x2_s3_b8 or ..._swap, got {name!r}")
+        raise SystemExit(f"a configuration looks like 256x192_c1x2_s3_b8 or ..._swap_l4_slots, got {name!r}")
     keys = ("tile_m", "tile_n", "cluster_m", "cluster_n", "stages", "band")
     return Config(
         **dict(zip(keys, map(int, found.groups()[:6]), strict=True)),
         swap=found[7] is not None,
         looks=int(found[8] or 0),
+        tail=found[9] or "plain",  # type: ignore[arg-type]
     )
 
 

@@ -14,7 +14,8 @@
 // other. With SWAP the MMA's M side is the output's columns, and the output is transposed in shared memory.
 //
 // Bits. The reduction is summed in ascending order whatever the schedule, so that a tile's bits depend on its rows, its
-// expert and the macros alone.
+// expert and the macros alone. With TAIL 2 a tile of the tail may be a sum of partial sums, added in ascending order:
+// then its bits depend on offs and the number of clusters as well, and on no timing.
 
 #include "ptx/barriers.cuh"
 #include "ptx/global_memory.cuh"
@@ -23,11 +24,12 @@
 #include "ptx/shared_memory.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "tail_plan.cuh"
 #include "tile_walk.cuh"
 
 // ---- constants -----------------------------------------------------------------------------------------------------
-// Macros, each a number: OP, SWAP, TILE_M, TILE_N, CLUSTER_M, CLUSTER_N, STAGES, STAGING, BAND, LOOKS, WHOLE_SLABS, OUT_FP32,
-// ACCUMULATE, MAX_EXPERTS. grouped_gemm/sm90/config.py says what each may be.
+// Macros, each a number: OP, SWAP, TILE_M, TILE_N, CLUSTER_M, CLUSTER_N, STAGES, STAGING, BAND, LOOKS, TAIL,
+// WHOLE_SLABS, OUT_FP32, ACCUMULATE, MAX_EXPERTS, MAX_CLUSTERS. grouped_gemm/sm90/config.py says what each may be.
 
 #if OP == 0
 #define SYMBOL fwd_det_sm90a
@@ -43,6 +45,8 @@ constexpr bool kWgrad = OP == 2;
 constexpr bool kSwap = SWAP;
 constexpr bool kFp32 = OUT_FP32;
 constexpr bool kAccumulate = ACCUMULATE;
+constexpr bool kPlans = TAIL > 0;    // the tail's tiles are placed by plan (tail_plan.cuh)
+constexpr bool kSplits = TAIL == 2;  // and may be split
 
 constexpr int kBlockK = 64;  // elements of the reduction in a stage: 128 bytes, one swizzle row
 constexpr int kSlab = 64;    // elements along M or N in one swizzle row of an MN-major tile
@@ -76,8 +80,10 @@ constexpr u32 kStagingBytes = 8192;  // 64 swizzle rows
 // Shared memory, from its base on.
 constexpr u32 kStagingOffset = STAGES * kStageBytes;
 constexpr u32 kBarrierOffset = kStagingOffset + kConsumers * STAGING * kStagingBytes;
-constexpr u32 kEndsOffset = kBarrierOffset + 2 * STAGES * 8;
+constexpr u32 kEndsOffset = kBarrierOffset + (2 * STAGES + kPlans) * 8;
 constexpr u32 kFirstTileOffset = kEndsOffset + (MAX_EXPERTS + 2) * 4;
+constexpr u32 kExpertsOffset = kFirstTileOffset + (MAX_EXPERTS + 2) * 4;
+constexpr u32 kPlanOffset = kExpertsOffset + (MAX_EXPERTS + 2) * 4;
 
 // Most rows of a group that wgrad sums in one go where its output is FP32. The tensor core's adder truncates, which over
 // n rows costs about 1e-9 n of the sum; what was summed before is added to the rest in the output, rounded.
@@ -87,6 +93,7 @@ constexpr int kRegistersConsumer = kBlocksM * kAccumulators > 176 ? 240 : 232;
 constexpr int kRegistersProducer = kBlocksM * kAccumulators > 176 ? 24 : 40;
 
 static_assert(OP >= 0 && OP <= 2, "OP is 0 (fwd), 1 (dgrad) or 2 (wgrad)");
+static_assert(TAIL >= 0 && TAIL <= 2, "TAIL is 0 (plain), 1 (whole) or 2 (slots)");
 static_assert(TILE_M % (kConsumers * kMmaM) == 0, "each consumer has whole blocks of 64 rows of the MMA");
 static_assert(TILE_N % kSlab == 0, "the epilogue stores blocks of 64");
 static_assert(kClusterSize <= 2, "an operand is shared by at most two CTAs");
@@ -95,6 +102,9 @@ static_assert(kColsKMajor || kTileCols / kClusterRows % kSlab == 0, "a CTA loads
 static_assert(kWgrad || (!kFp32 && !kAccumulate), "only wgrad writes FP32 or accumulates");
 
 using Walk = TileWalk<!kWgrad, kTileRows * kClusterRows, BAND>;
+using Plan = TailPlan<MAX_CLUSTERS>;
+
+static_assert(sizeof(Plan) == 4 * (12 * MAX_CLUSTERS + 11), "config.py reserves as much shared memory");
 
 // How far the clusters of a launch are; zeros between launches.
 struct Pace {
@@ -109,6 +119,8 @@ struct Problem {
     i64 out_row_stride;
     i64 out_expert_stride;
     Pace* pace;
+    float4* slots;  // partial sums of split tiles, whatever they hold; TAIL 2 only, as the next one
+    int* tickets;   // how many of a split tile's are there; zeros between launches
     int num_experts;
     int M;
     int N;
@@ -116,6 +128,14 @@ struct Problem {
 
     __device__ __forceinline__ int out_cols() const { return OP == 0 ? N : K; }
 };
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+// NOTE(sm90): by an address that ptxas cannot trace. With stores into `shared_memory` itself it takes the main loop's
+// uniform registers away: 31 instructions more a k-block. Each role asks anew, so that none keeps it for another.
+__device__ __forceinline__ Plan& the_plan() {
+    return *static_cast<Plan*>(__cvta_shared_to_generic(opaque(__cvta_generic_to_shared(shared_memory)) + kPlanOffset));
+}
 
 // ---- tiles ---------------------------------------------------------------------------------------------------------
 
@@ -127,20 +147,59 @@ struct Tile {
     int col;
     int k_begin;   // where the reduction begins
     int k_length;  // and its length; rows of nobody have none
+    Chunk chunk;   // of the whole tile's reduction, which this is
 };
 
-__device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, ClusterTile t, int cta_row, int cta_col) {
+__device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, ClusterTile t, const Chunk& chunk,
+                                        int cta_row, int cta_col) {
     const int begin = walk.ends[t.group], end = walk.ends[t.group + 1];
     const int row = (t.row * kClusterRows + cta_row) * kTileRows;
     Tile tile;
     tile.col = (t.column * kClusterCols + cta_col) * kTileCols;
     tile.row = kWgrad ? row : begin + row;
     tile.num_rows = (kWgrad ? p.N : end - begin) - row;
-    tile.expert = t.group;
+    tile.expert = walk.expert_of(t.group);
     tile.k_begin = kWgrad ? begin : 0;
     tile.k_length = kWgrad ? end - begin : t.group == p.num_experts ? 0 : OP == 0 ? p.K : p.N;
+    tile.chunk = chunk;
+    if (kSplits && chunk.of > 1) {
+        const int skipped = chunk.k_begin * kBlockK;
+        tile.k_length = min(tile.k_length, chunk.k_end * kBlockK) - skipped;
+        tile.k_begin += skipped;
+    }
     return tile;
 }
+
+// What this cluster computes, one chunk after the other: the walk's tiles, or with TAIL the plan's chunks. Every role
+// has a schedule of its own.
+struct Schedule {
+    const Walk& walk;
+    const Plan& plan;
+    u32 planned;  // mbarrier: completes when the plan is made
+    Chunk chunk;
+    int step;
+
+    __device__ __forceinline__ Schedule(const Walk& walk, u32 planned)
+        : walk(walk), plan(the_plan()), planned(planned), chunk{int(cluster_id()), 0, kToTheEnd, 0, 1, 0}, step(0) {
+        if (kPlans) take();
+    }
+
+    __device__ __forceinline__ void advance() {
+        ++step;
+        if (kPlans) take();
+        else chunk.tile += num_clusters();
+    }
+
+    // Whether `chunk` is one, or there are no more.
+    __device__ __forceinline__ bool any() const { return chunk.tile < walk.num_tiles(); }
+
+    __device__ __forceinline__ bool in_full_waves() const { return !kPlans || step < plan.waves; }
+
+    __device__ __forceinline__ void take() {
+        if (step == plan.waves) mbarrier_wait(planned, 0);
+        chunk = plan.at(step, cluster_id());
+    }
+};
 
 // ---- the ring of stages --------------------------------------------------------------------------------------------
 // full[s]: one arrival, the producer's, and the bytes of both tiles.
@@ -160,6 +219,7 @@ struct Ring {
 
 __device__ __forceinline__ u32 full_barrier(u32 smem, int stage) { return smem + kBarrierOffset + stage * 8; }
 __device__ __forceinline__ u32 empty_barrier(u32 smem, int stage) { return full_barrier(smem, STAGES + stage); }
+__device__ __forceinline__ u32 planned_barrier(u32 smem) { return full_barrier(smem, 2 * STAGES); }
 
 // ---- producer ------------------------------------------------------------------------------------------------------
 
@@ -215,10 +275,10 @@ __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, cons
     const int num_tiles = walk.num_tiles();
     const bool first_cta = cta_row + cta_col == 0;
     int turn = 0;
-    for (int number = cluster_id(); number < num_tiles; number += num_clusters()) {
-        t = walk.at(number, t.group);
-        const Tile tile = tile_of(p, walk, t, cta_row, cta_col);
-        if (LOOKS && first_cta) keep_pace(*p.pace, turn++, num_tiles);
+    for (Schedule schedule(walk, planned_barrier(smem)); schedule.any(); schedule.advance()) {
+        t = walk.at(schedule.chunk.tile, t.group);
+        const Tile tile = tile_of(p, walk, t, schedule.chunk, cta_row, cta_col);
+        if (LOOKS && first_cta && schedule.in_full_waves()) keep_pace(*p.pace, turn++, num_tiles);
         const int k_end = tile.k_begin + tile.k_length;
 #pragma unroll 1
         for (int k = tile.k_begin; k < k_end; k += kBlockK) {
@@ -312,16 +372,19 @@ __device__ __forceinline__ u32 accumulate(Accumulators& d, int k_length, Ring& r
     return used;
 }
 
+__device__ __forceinline__ void clear(Accumulators& d) {
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; ++i) d[m][i] = 0;
+}
+
 // Waits for a tile's last stage and releases it. A tile without stages is zero.
 __device__ __forceinline__ void finish(Accumulators& d, u32 used, bool releases) {
     wgmma_wait<0>();
     pin(d);
     if (releases && used) mbarrier_arrive_cluster(used);
-    if (used) return;
-#pragma unroll
-    for (int m = 0; m < kBlocksM; ++m)
-#pragma unroll
-        for (int i = 0; i < kAccumulators; ++i) d[m][i] = 0;
+    if (!used) clear(d);
 }
 
 // Frees a tile's stages without a look at them: for a consumer that has no element of the output.
@@ -448,6 +511,61 @@ __device__ __forceinline__ void store(Accumulators& d, const Problem& p, const T
         }
 }
 
+// ---- consumer: split tiles -----------------------------------------------------------------------------------------
+// A partial sum lies in its slot as it lies in the registers, 16 bytes a thread and the threads one after the other.
+
+// Number of this consumer's partial sum in a slot, and of its ticket. Each consumer of each CTA has a part of the tile
+// that no other one needs.
+__device__ __forceinline__ int part_of(int slot, int consumer) {
+    return (slot * kClusterSize + cta_rank()) * kConsumers + consumer;
+}
+
+// Where this thread's 16 bytes of a partial sum begin; the next ones of the thread lie kWarpgroup further.
+__device__ __forceinline__ float4* sum_of(const Problem& p, int slot, int consumer) {
+    constexpr int kSum = kWarpgroup * kBlocksM * kAccumulators / 4;
+    return p.slots + i64(part_of(slot, consumer)) * kSum + threadIdx.x % kWarpgroup;
+}
+
+__device__ __forceinline__ void store_sum(const Accumulators& d, float4* sum) {
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; i += 4)
+            store_global(sum + (m * kAccumulators + i) / 4 * kWarpgroup,
+                         make_float4(d[m][i], d[m][i + 1], d[m][i + 2], d[m][i + 3]));
+}
+
+__device__ __forceinline__ void add_sum(Accumulators& d, const float4* sum) {
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; i += 4) {
+            const float4 more = load_global(sum + (m * kAccumulators + i) / 4 * kWarpgroup);
+            d[m][i] += more.x;
+            d[m][i + 1] += more.y;
+            d[m][i + 2] += more.z;
+            d[m][i + 3] += more.w;
+        }
+}
+
+// Says that this chunk's sum is stored, and returns whether it was the last of the tile's `of`; then d is the tile's
+// sum, added in ascending order of k. Waits for no other CTA.
+__device__ __forceinline__ bool gather(Accumulators& d, const Problem& p, int first_slot, int of, int consumer) {
+    fence_gpu();  // the sum is there before the ticket says so
+    named_barrier(1 + consumer, kWarpgroup);
+    int* ticket = p.tickets + part_of(first_slot, consumer);
+    const bool draws = threadIdx.x % kWarpgroup == 0;
+    const bool is_last = draws && fetch_add_relaxed(ticket, 1) == of - 1;
+    // NOTE(sm90): warp-uniform, or the compiler takes the rest of the main loop for divergent.
+    if (!warp_uniform(named_barrier_or(1 + consumer, kWarpgroup, is_last))) return false;
+    if (draws) store_relaxed(ticket, 0);
+    fence_gpu();  // the others' sums are read after the ticket
+    clear(d);
+#pragma unroll 1
+    for (int i = 0; i < of; ++i) add_sum(d, sum_of(p, first_slot + i, consumer));
+    return true;
+}
+
 __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, const TensorMap& out_map, u32 smem,
                                         int cta_row, int cta_col) {
     // NOTE(sm90): warp-uniform, so that descriptors and barriers are computed in uniform registers.
@@ -463,14 +581,20 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
     u32 buffer = 0;
     ClusterTile t{};
     Tile next{};
-    const int num_tiles = walk.num_tiles();
-    const auto locate = [&](int number) {
-        if (number >= num_tiles) return;
-        t = walk.at(number, t.group);
-        next = tile_of(p, walk, t, cta_row, cta_col);
+    Schedule schedule(walk, planned_barrier(smem));
+    bool any;
+    const auto locate = [&] {
+        any = warp_uniform(schedule.any());
+        if (!any) return;
+        t = walk.at(schedule.chunk.tile, t.group);
+        next = tile_of(p, walk, t, schedule.chunk, cta_row, cta_col);
     };
-    locate(cluster_id());
-    for (int number = cluster_id(); number < num_tiles; number += num_clusters()) {
+    const auto locate_next = [&] {
+        schedule.advance();
+        locate();
+    };
+    locate();
+    while (any) {
         const Tile tile = next;
         const int k_length = warp_uniform(tile.k_length);
         const bool no_output = kWgrad ? kAccumulate && k_length == 0  // an empty group's part keeps its bits
@@ -478,17 +602,26 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
                                        : first_m >= tile.num_rows;
         if (no_output) {
             pass_over(k_length, ring, smem, empty, releases);
-            locate(number + num_clusters());
+            locate_next();
             continue;
         }
+        const int of = kSplits ? warp_uniform(tile.chunk.of) : 1;
+        const int first_slot = kSplits ? warp_uniform(tile.chunk.slot) : 0;
+        const int slot = kSplits ? warp_uniform(first_slot + tile.chunk.index) : 0;
         Accumulators d;
 #pragma unroll 1
         for (int k = 0;; k += kSumRows) {
             const bool last = !kFp32 || k_length - k <= kSumRows;
             const u32 used = accumulate(d, last ? k_length - k : kSumRows, ring, smem, a, b, empty, releases);
-            if (last) locate(number + num_clusters());  // while wgmma works on the last stage
+            if (last) locate_next();  // while wgmma works on the last stage
             finish(d, used, releases);
-            store(d, p, tile, out_map, staging, consumer, buffer, kAccumulate || k > 0);
+            if (of > 1) {
+                if (k > 0) add_sum(d, sum_of(p, slot, consumer));
+                store_sum(d, sum_of(p, slot, consumer));
+                if (!last) continue;
+                if (!gather(d, p, first_slot, of, consumer)) break;
+            }
+            store(d, p, tile, out_map, staging, consumer, buffer, kAccumulate || (k > 0 && of == 1));
             if (last) break;
             if (thread == 0) tma_store_wait_all();
             named_barrier(1 + consumer, kWarpgroup);
@@ -499,8 +632,6 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
 
 // ---- kernel --------------------------------------------------------------------------------------------------------
 
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     SYMBOL(const __grid_constant__ TensorMap row_map, const __grid_constant__ TensorMap col_map,
            const __grid_constant__ TensorMap out_map, const __grid_constant__ Problem p) {
@@ -510,10 +641,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const Walk walk{
         reinterpret_cast<int*>(shared_memory + kEndsOffset),
         reinterpret_cast<int*>(shared_memory + kFirstTileOffset),
+        reinterpret_cast<int*>(shared_memory + kExpertsOffset),
         kWgrad ? p.num_experts : p.num_experts + 1,
         kWgrad ? ceil_div(p.N, kTileRows * kClusterRows) : 0,
         ceil_div(p.out_cols(), kTileCols * kClusterCols),
     };
+    const int k_blocks = kWgrad ? 0 : ceil_div(OP == 0 ? p.K : p.N, kBlockK);
     if (threadIdx.x == 0) {
         prefetch_map(row_map);
         prefetch_map(col_map);
@@ -522,17 +655,30 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             mbarrier_init(full_barrier(smem, stage), 1);
             mbarrier_init(empty_barrier(smem, stage), kConsumers * kClusterSize);
         }
+        if (kPlans) mbarrier_init(planned_barrier(smem), 1);
         fence_mbarrier_init();
     }
-    if (threadIdx.x / 32 == 1) walk.plan(p.offs, p.num_experts, p.M);
+    if (threadIdx.x / 32 == 1) {
+        walk.plan(p.offs, p.num_experts, p.M);
+        if (kPlans) {
+            __syncwarp();
+            the_plan().locate(walk, k_blocks, num_clusters());
+        }
+    }
     // Barriers and tables are there, in the other CTA too.
     cluster_arrive();
     cluster_wait();
 
     if (threadIdx.x < kWarpgroup) {
         give_registers<kRegistersProducer>();
-        if (warp_uniform(threadIdx.x / 32) == 0 && elected())
-            produce(p, walk, row_map, col_map, smem, cta_row, cta_col);
+        const int warp = warp_uniform(threadIdx.x / 32);
+        if (warp == 0 && elected()) produce(p, walk, row_map, col_map, smem, cta_row, cta_col);
+        if (kPlans && warp == 1) {
+            Plan& plan = the_plan();
+            plan.make(walk, k_blocks, kSplits ? SplitWhen::kGain : SplitWhen::kNever);
+            plan.take(walk, k_blocks, cluster_id());
+            if (elected()) mbarrier_arrive(planned_barrier(smem));
+        }
     } else {
         take_registers<kRegistersConsumer>();
         consume(p, walk, out_map, smem, cta_row, cta_col);

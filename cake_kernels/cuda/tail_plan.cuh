@@ -19,13 +19,15 @@ enum class SplitWhen { kNever, kNoRoom, kGain };
 enum class Placement { kPlain, kSlack, kSplit };
 
 // k-blocks k_begin .. k_end of a tile, or up to its last one for kToTheEnd. This is chunk `index` of `of` of the tile,
-// ascending in k; 0 of 1: the tile is whole.
+// ascending in k; 0 of 1: the tile is whole. Of a split tile, `slot` is the place of its first chunk's partial sum, and
+// those of the others follow it.
 struct Chunk {
     int tile;
     int k_begin;
     int k_end;
     int index;
     int of;
+    int slot;
 };
 
 // Replaces values[i] by the sum of values[0 .. i]. A whole warp calls it, and what it wrote is there for all of it.
@@ -34,6 +36,7 @@ __device__ __forceinline__ void warp_prefix_sum(int* values, int n) {
     const int lane = threadIdx.x % 32;
     int before = 0;
     __syncwarp();
+#pragma unroll 1
     for (int base = 0; base < n; base += 32) {
         int sum = base + lane < n ? values[base + lane] : 0;
         for (int step = 1; step < 32; step *= 2) {
@@ -50,8 +53,10 @@ __device__ __forceinline__ void warp_prefix_sum(int* values, int n) {
 // Writes the indices of keys, the smallest key's first, ties in order. A whole warp calls it.
 __device__ __forceinline__ void warp_sort(const int* keys, int n, int* order) {
     __syncwarp();
+#pragma unroll 1
     for (int i = threadIdx.x % 32; i < n; i += 32) {
         int rank = 0;
+#pragma unroll 1
         for (int j = 0; j < n; ++j) rank += keys[j] < keys[i] || (keys[j] == keys[i] && j < i);
         order[rank] = i;
     }
@@ -80,6 +85,7 @@ struct TailPlan {
     int placed[kMaxClusters];
     Chunk chunks[kMaxClusters];  // of the cluster that has called `take`
     int clusters;
+    int waves;  // full ones
     int tail_begin;
     int tail_end;
     int num_parts;  // split: of the row
@@ -99,12 +105,14 @@ struct TailPlan {
     template <typename Walk>
     __device__ __forceinline__ void locate(const Walk& walk, int k_blocks, int num_clusters) {
         int end = 0;
+#pragma unroll 1
         for (int group = threadIdx.x % 32; group < walk.num_groups; group += 32)
             if (k_blocks_of(walk, k_blocks, group) > 0) end = max(end, walk.first_tile[group + 1]);
         end = __reduce_max_sync(0xffffffff, end);
         if (threadIdx.x % 32 == 0) {
             clusters = num_clusters;
-            tail_begin = end - end % num_clusters;
+            waves = end / num_clusters;
+            tail_begin = waves * num_clusters;
             tail_end = end;
         }
         __syncwarp();
@@ -120,6 +128,7 @@ struct TailPlan {
         const auto cost_of = [&](int group) { return max(k_blocks_of(walk, k_blocks, group), 1); };
 
         // ---- loads: of n tiles in a row each cluster has n / C, and n % C neighbours have one more
+#pragma unroll 1
         for (int c = lane; c <= num_clusters; c += 32) load[c] = 0;
         __syncwarp();
         int everyone = 0;
@@ -132,6 +141,7 @@ struct TailPlan {
             if (to > num_clusters) atomicAdd(&load[0], cost);
             atomicAdd(&load[to > num_clusters ? to - num_clusters : to], -cost);
         };
+#pragma unroll 1
         for (int group = lane; group < walk.num_groups; group += 32) {
             const int first = walk.first_tile[group], last = walk.first_tile[group + 1];
             count(first, min(last, begin), cost_of(group));
@@ -139,9 +149,11 @@ struct TailPlan {
         }
         everyone = __reduce_add_sync(all, everyone);
         warp_prefix_sum(load, num_clusters);
+#pragma unroll 1
         for (int c = lane; c < num_clusters; c += 32) load[c] += everyone;
 
         // ---- costs of the tail's tiles
+#pragma unroll 1
         for (int i = lane; i < num_tiles; i += 32)
             start[i + 1] = cost_of(interval_of(walk.first_tile, walk.num_groups, begin + i));
         if (lane == 0) start[0] = 0;
@@ -150,6 +162,7 @@ struct TailPlan {
 
         // ---- whole: where the walk takes them, or the costliest first, each to the cluster that has least so far
         int largest = 0, plain = 0;
+#pragma unroll 1
         for (int c = lane; c < num_clusters; c += 32) {
             placed[c] = load[c];
             largest = max(largest, load[c]);
@@ -157,10 +170,13 @@ struct TailPlan {
         }
         largest = __reduce_max_sync(all, largest);
         plain = __reduce_max_sync(all, plain);
+#pragma unroll 1
         for (int i = lane; i < num_tiles; i += 32) cut[i] = start[i] - start[i + 1];
         warp_sort(cut, num_tiles, order);
+#pragma unroll 1
         for (int i = 0; i < num_tiles; ++i) {
             int least = kToTheEnd, cluster = kMaxClusters;
+#pragma unroll 1
             for (int c = lane; c < num_clusters; c += 32)
                 if (placed[c] < least) {
                     least = placed[c];
@@ -174,6 +190,7 @@ struct TailPlan {
             if (lane == 0) home[tile] = cluster;
         }
         int slack = 0;
+#pragma unroll 1
         for (int c = lane; c < num_clusters; c += 32) slack = max(slack, placed[c]);
         slack = __reduce_max_sync(all, slack);
         const int whole = min(plain, slack);
@@ -189,6 +206,7 @@ struct TailPlan {
         warp_sort(load, num_clusters, order);
         int filled = row;
         int parts = 0;
+#pragma unroll 1
         for (; parts < num_clusters; ++parts) {
             const int next = load[order[parts]];
             if (filled + next < i64(parts + 1) * (next + kMinChunk)) break;
@@ -196,12 +214,15 @@ struct TailPlan {
         }
         if (parts == 0) return;
         const int level = ceil_div(filled, parts);
+#pragma unroll 1
         for (int r = lane; r < parts; r += 32) cut[r + 1] = level - load[order[r]];
         if (lane == 0) cut[0] = 0;
         warp_prefix_sum(cut, parts + 1);
+#pragma unroll 1
         for (int r = lane; r <= parts; r += 32) cut[r] = legal_cut(num_tiles, cut[r]);
         __syncwarp();
         int most = largest;
+#pragma unroll 1
         for (int r = lane; r < parts; r += 32) most = max(most, load[order[r]] + cut[r + 1] - cut[r]);
         most = __reduce_max_sync(all, most);
         if (whole - most > kFixup && lane == 0) {
@@ -229,20 +250,23 @@ struct TailPlan {
         const int num_tiles = tail_end - tail_begin;
         const bool is_split = placement == Placement::kSplit;
         int part = -1;
+#pragma unroll 1
         for (int r = lane; is_split && r < num_parts; r += 32)
             if (order[r] == cluster) part = r;
         part = __reduce_max_sync(all, part);
         const int part_begin = part < 0 ? 0 : cut[part], part_end = part < 0 ? 0 : cut[part + 1];
 
         int taken = 0;
+#pragma unroll 1
         for (int base = 0; base < num_tiles; base += 32) {
             const int i = base + lane;
             const bool is_tile = i < num_tiles;
             int begin = is_tile ? start[i] : 0, end = is_tile ? start[i + 1] : 0;
-            Chunk chunk{tail_begin + i, 0, 0, 0, 1};
+            Chunk chunk{tail_begin + i, 0, 0, 0, 1, 0};
             bool mine = is_tile && (placement == Placement::kPlain ? i : home[i]) == cluster;
             if (is_split) {
                 mine = is_tile && max(begin, part_begin) < min(end, part_end);
+#pragma unroll 1
                 for (int r = 0; mine && r <= num_parts; ++r) {
                     const bool inside = begin < cut[r] && cut[r] < end;
                     chunk.index += inside && cut[r] <= part_begin;
@@ -254,6 +278,9 @@ struct TailPlan {
                 if (chunk.of > 1) {
                     chunk.k_begin = max(begin, part_begin) - begin;
                     chunk.k_end = min(end, part_end) - begin;
+                    chunk.slot = i - 1;  // a chunk before it for each tile and each cut before it, but cut[0]
+#pragma unroll 1
+                    for (int r = 0; r <= num_parts; ++r) chunk.slot += cut[r] <= begin;
                 }
             }
             const u32 takers = __ballot_sync(all, mine);
@@ -267,12 +294,11 @@ struct TailPlan {
     // Returns the cluster's piece of work number `step`, or one whose tile is not below num_tiles: there are no more.
     // Tiles ascend. `cluster` is the one that has called `take`.
     __device__ __forceinline__ Chunk at(int step, int cluster) const {
-        const int waves = tail_begin / clusters;
-        if (step < waves) return {step * clusters + cluster, 0, kToTheEnd, 0, 1};
+        if (step < waves) return {step * clusters + cluster, 0, kToTheEnd, 0, 1, 0};
         step -= waves;
         if (step < num_chunks) return chunks[step];
         step -= num_chunks;
         const int first = tail_begin + cluster < tail_end ? tail_begin + cluster + clusters : tail_begin + cluster;
-        return {first + step * clusters, 0, kToTheEnd, 0, 1};
+        return {first + step * clusters, 0, kToTheEnd, 0, 1, 0};
     }
 };

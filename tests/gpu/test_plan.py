@@ -22,9 +22,9 @@ pytestmark = pytest.mark.gpu
 # A block stands for a cluster; all make the same plan, and each writes its own work.
 KERNEL = """
 extern "C" __global__ void run(const __grid_constant__ Launch l) {
-    __shared__ int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2];
+    __shared__ int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2], experts[MAX_EXPERTS + 2];
     __shared__ TailPlan<MAX_CLUSTERS> plan;
-    const Walk walk{ends, first_tile, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
+    const Walk walk{ends, first_tile, experts, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
     make(l, walk, plan);
     dump(l, walk, plan, blockIdx.x);
 }
@@ -52,7 +52,7 @@ def on_the_gpu(made, op, ends, M, clusters, split):
         "offs": torch.tensor(ends, dtype=torch.int32, device=DEVICE),
         "head": torch.full((2 + clusters,), -1, dtype=torch.int32, device=DEVICE),
         "steps": torch.full((clusters,), -1, dtype=torch.int32, device=DEVICE),
-        "work": torch.full((clusters, launch.max_steps, 5), -1, dtype=torch.int32, device=DEVICE),
+        "work": torch.full((clusters, launch.max_steps, 6), -1, dtype=torch.int32, device=DEVICE),
     }
     for name, tensor in tensors.items():
         setattr(launch, name, tensor.data_ptr())

@@ -25,9 +25,10 @@ DUMP = """
 
 extern "C" __global__ void dump(const int* offs, int num_experts, int total_rows, int rows, int columns, int* tiles,
                                 int* tables) {
-    __shared__ int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2];
+    __shared__ int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2], experts[MAX_EXPERTS + 2];
     const int num_groups = num_experts + ROWS_ARE_GROUPED;
-    const TileWalk<bool(ROWS_ARE_GROUPED), TILE_ROWS, BAND> walk{ends, first_tile, num_groups, rows, columns};
+    const TileWalk<bool(ROWS_ARE_GROUPED), TILE_ROWS, BAND> walk{ends, first_tile, experts,
+                                                                           num_groups, rows, columns};
     walk.plan(offs, num_experts, total_rows);
     __syncwarp();
     if (threadIdx.x != 0) return;
@@ -39,8 +40,9 @@ extern "C" __global__ void dump(const int* offs, int num_experts, int total_rows
         tiles[3 * number + 2] = t.column;
     }
     for (int i = 0; blockIdx.x == 0 && i <= num_groups; ++i) {
-        tables[2 * i] = ends[i];
-        tables[2 * i + 1] = first_tile[i];
+        tables[3 * i] = ends[i];
+        tables[3 * i + 1] = first_tile[i];
+        tables[3 * i + 2] = i < num_groups ? walk.expert_of(i) : -1;
     }
 }
 """
@@ -76,6 +78,12 @@ def random_rows(draw: random.Random, experts: int, cluster_rows: int) -> tuple[l
     return ends, M
 
 
+def wgrad_ends(ends: list[int], experts: list[int]) -> list[int]:
+    """Return the groups' ends in the order of ``experts``; those without rows lie at the end of the last one."""
+    filled = [ends[expert] for expert in experts if ends[expert] > (ends[expert - 1] if expert else 0)]
+    return filled + [ends[-1]] * (len(ends) - len(filled))
+
+
 @pytest.mark.parametrize("experts", [1, 2, 31, 32, 33, 64, 65, MAX_EXPERTS])
 @pytest.mark.parametrize(("cluster_rows", "cluster_columns", "band"), SHAPES)
 @pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
@@ -86,7 +94,7 @@ def test_the_device_walks_as_the_model_does(op, cluster_rows, cluster_columns, b
         N, K = draw.randint(1, 5 * cluster_rows), draw.randint(1, 5 * cluster_columns)
         model = walk(op, ends, M=M, N=N, K=K, cluster_rows=cluster_rows, cluster_columns=cluster_columns, band=band)
         tiles = torch.full((model.num_tiles, 3), -1, dtype=torch.int32, device=DEVICE)
-        tables = torch.full((len(model.groups) + 1, 2), -1, dtype=torch.int32, device=DEVICE)
+        tables = torch.full((len(model.groups) + 1, 3), -1, dtype=torch.int32, device=DEVICE)
         offs = torch.tensor(ends, dtype=torch.int32, device=DEVICE)
 
         kernel(op, cluster_rows, band).bind(
@@ -102,7 +110,11 @@ def test_the_device_walks_as_the_model_does(op, cluster_rows, cluster_columns, b
         )(torch.cuda.current_stream().cuda_stream)
 
         expected = [model.tile(number) for number in range(model.num_tiles)]
-        ends_seen, first_tiles_seen = tables.T.tolist()
+        ends_seen, first_tiles_seen, experts_seen = tables.T.tolist()
+        experts_of_model = [group.expert for group in model.groups]
         assert tiles.tolist() == [[tile.group, tile.row, tile.column] for tile in expected]
         assert first_tiles_seen == [*(group.first_tile for group in model.groups), model.num_tiles]
-        assert ends_seen == [0, *ends_within(ends, M), *([M] if op != "wgrad" else [])]
+        assert experts_seen == [*experts_of_model, -1]
+        # By group in the order of the tables, in which only the empty ones of wgrad have moved.
+        all_ends = [*ends_within(ends, M), *([M] if op != "wgrad" else [])]
+        assert ends_seen == [0, *(all_ends if op != "wgrad" else wgrad_ends(all_ends, experts_of_model))]

@@ -52,16 +52,16 @@ def outputs(launch: dict[str, Any]) -> list[np.ndarray]:
     return [np.zeros((M, N if launch["op"] == "fwd" else K), dtype=int)]
 
 
-def part(counts: list[np.ndarray], launch: dict[str, Any], group: int, area: Area) -> np.ndarray:
+def part(counts: list[np.ndarray], launch: dict[str, Any], expert: int, area: Area) -> np.ndarray:
     rows, columns = area.rows, area.columns
-    return counts[group if launch["op"] == "wgrad" else 0][rows.start : rows.stop, columns.start : columns.stop]
+    return counts[expert if launch["op"] == "wgrad" else 0][rows.start : rows.stop, columns.start : columns.stop]
 
 
 @given(launches())
 def test_every_element_of_the_output_has_exactly_one_tile(launch: dict[str, Any]) -> None:
     made, counts = made_of(launch), outputs(launch)
     for tile in tiles(made):
-        part(counts, launch, tile.group, made.area(tile))[...] += 1
+        part(counts, launch, made.groups[tile.group].expert, made.area(tile))[...] += 1
 
     assert all((count == 1).all() for count in counts)
 
@@ -78,7 +78,7 @@ def test_a_tile_lies_in_its_group_in_the_output_and_in_its_own_rectangle(launch:
         assert group.area.columns.start <= area.columns.start < area.columns.stop <= group.area.columns.stop
         assert len(area.rows) <= launch["cluster_rows"]
         assert len(area.columns) <= launch["cluster_columns"]
-        assert part(counts, launch, tile.group, area).shape == (len(area.rows), len(area.columns))
+        assert part(counts, launch, group.expert, area).shape == (len(area.rows), len(area.columns))
 
 
 @given(launches())
@@ -146,8 +146,22 @@ def test_wgrad_gives_every_expert_the_same_tiles_and_k_blocks_of_its_own_rows(la
     each = made.num_tiles // len(ends)
 
     assert [group.first_tile for group in made.groups] == [each * expert for expert in range(len(ends))]
-    for group, (start, end) in zip(made.groups, pairwise((0, *ends)), strict=True):
-        assert group.k_blocks == len(range(start, end, 64))
+    starts_and_ends = list(pairwise((0, *ends)))
+    for group in made.groups:
+        assert group.k_blocks == len(range(*starts_and_ends[group.expert], 64))
+
+
+@given(launches())
+def test_groups_keep_their_order_but_those_of_wgrad_without_rows_come_last(launch: dict[str, Any]) -> None:
+    made = made_of(launch)
+    filled = [group.expert for group in made.groups if group.k_blocks]
+    empty = [group.expert for group in made.groups if not group.k_blocks]
+
+    assert [group.expert for group in made.groups] == filled + empty
+    assert filled == sorted(filled)
+    assert empty == sorted(empty, reverse=True)
+    assert sorted(filled + empty) == list(range(len(made.groups)))
+    assert launch["op"] == "wgrad" or empty == [len(launch["ends"])]
 
 
 @pytest.mark.parametrize("op", OPS)

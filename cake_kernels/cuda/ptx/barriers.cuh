@@ -18,6 +18,11 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// PTX ISA, mbarrier.arrive
+__device__ __forceinline__ void mbarrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // PTX ISA, mbarrier.arrive. `barrier` is an address of the cluster.
 // NOTE(sm90): .release.cluster would become MEMBAR.ALL.GPU at every k-block and cost 19 to 26 %. The default order is
 // enough here: what it must order are reads by wgmma, which wgmma.wait_group has completed.
@@ -41,6 +46,22 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
 // PTX ISA, bar.sync
 __device__ __forceinline__ void named_barrier(u32 id, u32 threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// PTX ISA, bar.red.or: a barrier that tells each thread whether any of them says `yes`.
+__device__ __forceinline__ bool named_barrier_or(u32 id, u32 threads, bool yes) {
+    u32 any;
+    asm volatile(
+        "{\n"
+        ".reg .pred yes, any;\n"
+        "setp.ne.u32 yes, %3, 0;\n"
+        "bar.red.or.pred any, %1, %2, yes;\n"
+        "selp.u32 %0, 1, 0, any;\n"
+        "}"
+        : "=r"(any)
+        : "r"(id), "r"(threads), "r"(u32(yes))
+        : "memory");
+    return any;
 }
 
 // PTX ISA, barrier.cluster.arrive

@@ -1,4 +1,5 @@
-// Words in global memory that CTAs share. Nothing is ordered by them: they say how far others are, and guard no data.
+// Global memory that CTAs share. The relaxed operations order nothing: where a word says that data are there, fence_gpu
+// stands between the two, both where they are written and where they are read.
 #pragma once
 
 #include "ptx/integers.cuh"
@@ -25,4 +26,23 @@ __device__ __forceinline__ int load_relaxed(const int* word) {
 // PTX ISA, st.relaxed
 __device__ __forceinline__ void store_relaxed(int* word, int value) {
     asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+
+// PTX ISA, fence.acq_rel
+__device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+// PTX ISA, st.v4
+__device__ __forceinline__ void store_global(float4* to, float4 v) {
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
+}
+
+// PTX ISA, ld.v4
+__device__ __forceinline__ float4 load_global(const float4* from) {
+    float4 v;
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
 }

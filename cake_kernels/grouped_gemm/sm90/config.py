@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from ...errors import ArgumentError
 from ...registry import Build, Op, OutDtype, Problem
+from .plan import MAX_CLUSTERS
 
 SOURCE = Path(__file__).parents[2] / "cuda" / "grouped_gemm_sm90.cu"
 
-THREADS = 384
+CONSUMERS = 2
+THREADS = 128 * (1 + CONSUMERS)
 BLOCK_K = 64
 SLAB = 64
 MAX_EXPERTS = 1024
@@ -30,12 +33,15 @@ SMALL_GROUP_ROWS = 1536
 LARGE_GROUP_ROWS = 8192
 """From this many rows a group on, the rows that a cluster tile of 384 leaves empty cost less than the tile gains."""
 
+Tail = Literal["plain", "whole", "slots"]
+"""What becomes of the tiles after the last full wave; see :class:`Config`."""
+
 _OP_NUMBERS: dict[Op, int] = {"fwd": 0, "dgrad": 1, "wgrad": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Shape of tile and cluster. A launch's bits depend on it; nothing else that is chosen changes them.
+    """Shape of tile and cluster, and schedule. A launch's bits depend on it; nothing else that is chosen changes them.
 
     Attributes
     ----------
@@ -51,6 +57,13 @@ class Config:
         Cluster rows of a band of the tile walk.
     looks
         How often a cluster looks, before each of its tiles, whether the others have begun theirs; 0: it does not wait.
+        Only in full waves where the tail is placed by plan.
+    tail
+        ``plain``: the tiles after the last full wave are walked on as before. ``whole``: they are placed by
+        :func:`.plan.plan` with ``split="never"``; the bits are those of ``plain``. ``slots``: with ``split="gain"``,
+        and a split tile's partial sums are added in ascending order. That is bitwise repeatable, but the bits of a
+        split tile depend on ``offs`` and on the number of clusters too. No GPU has run ``whole`` or ``slots`` yet:
+        :func:`choose` takes neither.
 
     Raises
     ------
@@ -66,12 +79,14 @@ class Config:
     swap: bool
     band: int
     looks: int = 0
+    tail: Tail = "plain"
 
     def __post_init__(self) -> None:
         rules = (
             ("(tile_m, tile_n)", (self.tile_m, self.tile_n), ((128, 256), (256, 192), (256, 128))),
             ("(cluster_m, cluster_n)", (self.cluster_m, self.cluster_n), ((2, 1), (1, 2), (1, 1))),
             ("stages", self.stages, (3, 4)),
+            ("tail", self.tail, get_args(Tail)),
         )
         for name, value, known in rules:
             if value not in known:
@@ -86,9 +101,10 @@ class Config:
 
     @property
     def name(self) -> str:
-        """``256x192_c1x2_s3_b8``, with ``_swap`` where the roles are exchanged, ``_l4`` for four looks."""
+        """``256x192_c1x2_s3_b8``; then ``_swap`` where the roles are exchanged, ``_l4`` for four looks, the tail."""
         tile = f"{self.tile_m}x{self.tile_n}_c{self.cluster_m}x{self.cluster_n}_s{self.stages}_b{self.band}"
-        return tile + ("_swap" if self.swap else "") + (f"_l{self.looks}" if self.looks else "")
+        marks = ("_swap" * self.swap, f"_l{self.looks}" * (self.looks > 0), f"_{self.tail}" * (self.tail != "plain"))
+        return tile + "".join(marks)
 
     @property
     def tile_rows(self) -> int:
@@ -122,13 +138,19 @@ class Config:
 
     @property
     def smem_bytes(self) -> int:
-        """Dynamic shared memory of a CTA: stages, staging, barriers, tables of the tile walk."""
+        """Dynamic shared memory of a CTA: stages, staging, barriers, tables of the tile walk, the plan of the tail."""
         return self._smem_without_staging + 2 * self.staging * STAGING_BYTES
 
     @property
     def _smem_without_staging(self) -> int:
         tiles = self.stages * (self.tile_m + self.tile_n) * BLOCK_K * 2
-        return tiles + 2 * self.stages * 8 + 2 * (MAX_EXPERTS + 2) * 4
+        plan = 0 if self.tail == "plain" else 8 + 4 * (12 * self.max_clusters + 11)  # its barrier, and TailPlan
+        return tiles + 2 * self.stages * 8 + 3 * (MAX_EXPERTS + 2) * 4 + plan
+
+    @property
+    def max_clusters(self) -> int:
+        """Most clusters of a launch, for which the plan's tables have room; no GPU of sm_90a has more SMs."""
+        return MAX_CLUSTERS // self.cluster_size
 
     def max_tiles(self, op: Op, *, M: int, N: int, K: int, E: int) -> int:
         """Return the most tiles of a cluster that ``offs`` can lead to."""
@@ -136,6 +158,13 @@ class Config:
         if op == "wgrad":
             return E * -(-N // rows) * -(-K // cols)
         return (M // rows + E + 1) * -(-(N if op == "fwd" else K) // cols)
+
+    def max_k_blocks(self, op: Op, *, M: int, N: int, K: int, E: int) -> int:
+        """Return the most k-blocks of all tiles that ``offs`` can lead to."""
+        tiles = self.max_tiles(op, M=M, N=N, K=K, E=E)
+        if op == "wgrad":
+            return tiles // E * (M // BLOCK_K + E)
+        return tiles * -(-(K if op == "fwd" else N) // BLOCK_K)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +234,12 @@ class Kernel:
             "STAGING": config.staging,
             "BAND": config.band,
             "LOOKS": config.looks,
+            "TAIL": get_args(Tail).index(config.tail),
             "WHOLE_SLABS": int(self.whole_slabs),
             "OUT_FP32": int(self.out_dtype == "fp32"),
             "ACCUMULATE": int(self.accumulate),
             "MAX_EXPERTS": MAX_EXPERTS,
+            "MAX_CLUSTERS": config.max_clusters,
         }
 
     @property

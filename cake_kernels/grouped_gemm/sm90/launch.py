@@ -2,7 +2,8 @@
 
 Nothing here reads a tensor's values or waits for the device. A launch allocates nothing and may be captured in a CUDA
 graph. Every result is bitwise repeatable: a tile's bits depend on its rows, its expert and the configuration alone, so
-neither on the number of SMs nor on what else runs.
+neither on the number of SMs nor on what else runs. Where the tail is split (``Config.tail`` is ``slots``) the bits of
+split tiles depend on ``offs`` and on the number of SMs too, and still not on what else runs.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import torch
 from ... import jit
 from ...device import facts
 from ...driver import Kernel as LoadedKernel
-from ...driver import Launch
-from ...errors import DriverError
-from ...registry import Op, OutDtype
-from .config import THREADS, Config, Kernel, choose, whole_slabs
+from ...errors import ArgumentError, DriverError
+from ...registry import Launch, Op, OutDtype
+from .config import CONSUMERS, THREADS, Config, Kernel, choose, whole_slabs
+from .plan import MAX_K_BLOCKS, max_slots
 from .tensor_maps import Layout, encode, maps
 
 _OUT_DTYPES: dict[torch.dtype, OutDtype] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
@@ -34,6 +35,8 @@ class Problem(ctypes.Structure):
         ("out_row_stride", ctypes.c_int64),
         ("out_expert_stride", ctypes.c_int64),
         ("pace", ctypes.c_void_p),
+        ("slots", ctypes.c_void_p),
+        ("tickets", ctypes.c_void_p),
         ("num_experts", ctypes.c_int32),
         ("M", ctypes.c_int32),
         ("N", ctypes.c_int32),
@@ -42,11 +45,60 @@ class Problem(ctypes.Structure):
 
     @classmethod
     def of(
-        cls, offs: torch.Tensor, out: torch.Tensor, layout: Layout, pace: torch.Tensor, *, M: int, N: int, K: int
+        cls,
+        offs: torch.Tensor,
+        out: torch.Tensor,
+        layout: Layout,
+        pace: torch.Tensor,
+        workspace: Workspace | None,
+        *,
+        M: int,
+        N: int,
+        K: int,
     ) -> Problem:
         """Return what the kernel is told beside its maps; ``layout`` is that of ``out``."""
+        shared = (workspace.slots.data_ptr(), workspace.tickets.data_ptr()) if workspace else (None, None)
         strides = layout.row_stride, layout.stack_stride
-        return cls(offs.data_ptr(), out.data_ptr(), *strides, pace.data_ptr(), offs.numel(), M, N, K)
+        return cls(offs.data_ptr(), out.data_ptr(), *strides, pace.data_ptr(), *shared, offs.numel(), M, N, K)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """Where the clusters of one launch leave the partial sums of split tiles. Two launches at once must not share it.
+
+    Attributes
+    ----------
+    slots
+        fp32 [slots, cluster_size, consumers, elements of a consumer]; what it holds before a launch does not matter.
+    tickets
+        int32 [slots, cluster_size, consumers]; zeros before a launch, and again after it.
+    """
+
+    slots: torch.Tensor
+    tickets: torch.Tensor
+
+    @classmethod
+    def of(cls, config: Config, *, clusters: int, tiles: int, device: torch.device) -> Workspace | None:
+        """Return what a launch of ``clusters`` clusters and at most ``tiles`` tiles needs, None if it splits nothing.
+
+        Zeroed on the current stream.
+        """
+        if config.tail != "slots":
+            return None
+        parts = max_slots(clusters, tiles), config.cluster_size, CONSUMERS
+        slots = torch.empty(*parts, config.tile_m * config.tile_n // CONSUMERS, dtype=torch.float32, device=device)
+        return cls(slots=slots, tickets=torch.zeros(parts, dtype=torch.int32, device=device))
+
+
+@dataclass(frozen=True, slots=True)
+class _WithWorkspace:
+    """A launch that keeps its workspace alive."""
+
+    launch: Launch
+    workspace: Workspace
+
+    def __call__(self, stream: int) -> None:
+        self.launch(stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +130,13 @@ def prepare(
 ) -> Launch:
     """Bind a kernel to its tensors; what that returns writes ``out``.
 
+    With a configuration that splits the tail, this allocates a workspace (less than 2 C cluster tiles of fp32 for C
+    clusters: 51 MB for 66 of 256 x 384) and zeroes its tickets on the current stream, which a launch must come after.
+    The launches of one prepared call share it and must run one after the other, on one stream or ordered by events;
+    the results of two at once are undefined, and so is all that comes after. So are those after a launch that was cut
+    off: prepare again. What is returned keeps the workspace alive; on another stream than the current one it must
+    outlive what it has enqueued.
+
     Parameters
     ----------
     op
@@ -98,7 +157,8 @@ def prepare(
     Raises
     ------
     ArgumentError
-        The configuration cannot load the operands of ``op``.
+        The configuration cannot load the operands of ``op``, or it places the tail by plan and the problem has more
+        k-blocks than a plan counts.
     CompileError, ToolchainMissingError
         The kernel is not compiled yet and cannot be.
     DriverError
@@ -114,19 +174,30 @@ def prepare(
         config=config or choose(op, M=M, N=N, K=K, E=E),
     )
     config = kernel.config
+    sizes = {"M": M, "N": N, "K": K, "E": E}
+    if config.tail != "plain" and config.max_k_blocks(op, **sizes) > MAX_K_BLOCKS:
+        raise ArgumentError(
+            f"k-blocks of all tiles must be at most {MAX_K_BLOCKS} with {config.name}, so that int32 counts them,"
+            f" got up to {config.max_k_blocks(op, **sizes)}; take tail='plain' or compute fewer rows a call"
+        )
     resident = _resident(kernel, a.device.index)
     layouts = [Layout.of(tuple(t.shape), t.stride()) for t in (a, b, out)]
     numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
-    clusters = min(resident.clusters, config.max_tiles(op, M=M, N=N, K=K, E=E))
-    return resident.kernel.bind(
+    tiles = config.max_tiles(op, **sizes)
+    clusters = min(resident.clusters, config.max_clusters)
+    if config.tail != "slots":  # whose tail may be split over more clusters than there are tiles
+        clusters = min(clusters, tiles)
+    workspace = Workspace.of(config, clusters=clusters, tiles=tiles, device=a.device)
+    launch = resident.kernel.bind(
         encode(numbers.rows, a.data_ptr(), f"the first operand of {op}"),
         encode(numbers.cols, b.data_ptr(), f"the second operand of {op}"),
         encode(numbers.out, out.data_ptr(), f"the output of {op}"),
-        Problem.of(offs, out, layouts[2], resident.pace, M=M, N=N, K=K),
+        Problem.of(offs, out, layouts[2], resident.pace, workspace, M=M, N=N, K=K),
         grid=(clusters * config.cluster_size, 1, 1),
         block=(THREADS, 1, 1),
         cluster=(config.cluster_size, 1, 1),
     )
+    return _WithWorkspace(launch, workspace) if workspace else launch
 
 
 @cache

@@ -53,12 +53,16 @@ class Chunk:
         The k-blocks, ascending; empty for a tile that has none.
     index, of
         This is chunk ``index`` of ``of`` of its tile, ascending in k. 0 of 1: the tile is whole, nobody shares it.
+    slot
+        Where the tile's ``of`` partial sums lie, one after the other, among those of the launch: the first one's place.
+        0 of a whole tile.
     """
 
     tile: int
     k: range
     index: int
     of: int
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,14 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
     )
 
 
+def max_slots(clusters: int, tiles: int) -> int:
+    """Return how many partial sums a launch of at most ``tiles`` tiles can have: a slot each holds them all.
+
+    The tail has less than C tiles, and C clusters make less than C cuts.
+    """
+    return min(tiles, clusters - 1) + clusters - 1
+
+
 def _check(clusters: int, k_blocks: int) -> None:
     if not 1 <= clusters <= MAX_CLUSTERS:
         raise ArgumentError(
@@ -304,13 +316,13 @@ class _Cut:
         chunks: list[tuple[Chunk, ...]] = [()] * clusters
         for cluster, (begin, end) in zip(self.order, pairwise(self.cuts), strict=True):
             chunks[cluster] = tuple(
-                self._chunk(walk, number, start, stop, max(begin, start), min(end, stop))
+                self._chunk(walk, tail, number, start, stop, max(begin, start), min(end, stop))
                 for number, (start, stop) in spans
                 if max(begin, start) < min(end, stop)
             )
         return tuple(chunks)
 
-    def _chunk(self, walk: Walk, number: int, start: int, stop: int, begin: int, end: int) -> Chunk:
+    def _chunk(self, walk: Walk, tail: range, number: int, start: int, stop: int, begin: int, end: int) -> Chunk:
         inside = [cut for cut in self.cuts if start < cut < stop]
         if not inside:
             return _whole(walk, number)
@@ -319,6 +331,8 @@ class _Cut:
             k=range(begin - start, end - start),
             index=sum(cut <= begin for cut in inside),
             of=1 + len(inside),
+            # A chunk before it for each tile and each cut before it.
+            slot=number - tail.start + sum(cut <= start for cut in self.cuts[1:]),
         )
 
 

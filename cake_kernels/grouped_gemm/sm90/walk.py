@@ -1,9 +1,10 @@
 """The tile walk in plain integers: which cluster computes which tile, and when. The device header computes the same.
 
-A cluster's tile is ``cluster_rows`` x ``cluster_columns`` elements of the output. Tiles are numbered group after group;
-inside a group in bands of ``band`` cluster rows, in a band column by column, in odd bands from the last column to the
-first, so that a band begins with the column where the one before it ended. Of C clusters, cluster c takes the tiles
-c, c + C, c + 2 C, ... and waits for no other.
+A cluster's tile is ``cluster_rows`` x ``cluster_columns`` elements of the output. Tiles are numbered group after group,
+those of groups without k-blocks after all others, so that full waves are alike wherever an empty group lies. Inside a
+group they are numbered in bands of ``band`` cluster rows, in a band column by column, in odd bands from the last column
+to the first, so that a band begins with the column where the one before it ended. Of C clusters, cluster c takes the
+tiles c, c + C, c + 2 C, ... and waits for no other.
 
 ==========  ==========================================  ==========================================
 op          groups                                      k-blocks of each tile
@@ -42,6 +43,8 @@ class Group:
 
     Attributes
     ----------
+    expert
+        Number of the expert; E for the rows of nobody.
     area
         What they cover together.
     first_tile
@@ -52,6 +55,7 @@ class Group:
         Of each tile.
     """
 
+    expert: int
     area: Area
     first_tile: int
     rows: int
@@ -66,7 +70,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """What a cluster computes at a time; ``row`` and ``column`` count cluster tiles from the group's first."""
+    """What a cluster computes at a time.
+
+    ``group`` is a place in :attr:`Walk.groups`; ``row`` and ``column`` count cluster tiles from the group's first.
+    """
 
     group: int
     row: int
@@ -81,7 +88,8 @@ class Walk:
     Attributes
     ----------
     groups
-        E + 1 (fwd and dgrad; the last one has the rows of nobody) or E (wgrad).
+        E + 1 (fwd and dgrad; the last one has the rows of nobody) or E (wgrad), in the order of their tiles: that of
+        the experts, but in wgrad experts without rows come last, from the last one to the first.
     cluster_rows, cluster_columns
         Elements of a cluster's tile.
     band
@@ -149,8 +157,12 @@ def walk(
     """
     groups: list[Group] = []
     first_tile = 0
-    for area, k_blocks in _problems(op, ends_within(ends, M), M, N, K):
+    problems = list(enumerate(_problems(op, ends_within(ends, M), M, N, K)))
+    filled = [problem for problem in problems if problem[1][1]]
+    empty = [problem for problem in problems if not problem[1][1]]
+    for expert, (area, k_blocks) in (*filled, *reversed(empty)):
         group = Group(
+            expert=expert,
             area=area,
             first_tile=first_tile,
             rows=_ceil_div(len(area.rows), cluster_rows),

@@ -360,6 +360,10 @@ inline u32 __cvta_generic_to_shared(const unsigned char*) {
     return emulator::kSmemBase + (u32(emulator::self->cta->rank) << 24);
 }
 
+inline void* __cvta_shared_to_generic(u32 address) {
+    return &emulator::self->cta->smem[emulator::index(address)];
+}
+
 inline float __uint_as_float(u32 bits) {
     float value;
     std::memcpy(&value, &bits, 4);

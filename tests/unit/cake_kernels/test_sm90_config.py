@@ -45,6 +45,7 @@ def problem(**changed):
         ({"stages": 2}, "stages must be one of (3, 4), got 2"),
         ({"band": 0}, "band must be >= 1, got 0"),
         ({"looks": -1}, "looks must be >= 0, got -1"),
+        ({"tail": "split"}, "tail must be one of ('plain', 'whole', 'slots'), got split"),
         ({"stages": 4}, "256x192_c1x2_s4_b8 must leave room for the epilogue in 232448 bytes; take 3 stages"),
     ],
 )
@@ -71,12 +72,18 @@ def test_half_a_slab_of_an_mn_major_operand_is_refused():
 @pytest.mark.parametrize(
     ("changed", "staging", "smem_bytes"),
     [
-        ({}, 2, 3 * 57344 + 4 * 8192 + 6 * 8 + 2 * 1026 * 4),
-        ({"tile_m": 128, "tile_n": 256}, 2, 3 * 49152 + 4 * 8192 + 6 * 8 + 2 * 1026 * 4),
-        ({"tile_n": 128, "stages": 4}, 1, 4 * 49152 + 2 * 8192 + 8 * 8 + 2 * 1026 * 4),
+        ({}, 2, 3 * 57344 + 4 * 8192 + 6 * 8 + 3 * 1026 * 4),
+        ({"tile_m": 128, "tile_n": 256}, 2, 3 * 49152 + 4 * 8192 + 6 * 8 + 3 * 1026 * 4),
+        ({"tile_n": 128, "stages": 4}, 1, 4 * 49152 + 2 * 8192 + 8 * 8 + 3 * 1026 * 4),
+        ({"tail": "whole"}, 2, 3 * 57344 + 4 * 8192 + 7 * 8 + 3 * 1026 * 4 + 4 * (12 * 72 + 11)),
+        (
+            {"tile_n": 128, "cluster_n": 1, "stages": 4, "tail": "slots"},
+            1,
+            4 * 49152 + 2 * 8192 + 9 * 8 + 3 * 1026 * 4 + 4 * (12 * 144 + 11),
+        ),
     ],
 )
-def test_shared_memory_is_stages_staging_barriers_and_tables(changed, staging, smem_bytes):
+def test_shared_memory_is_stages_staging_barriers_tables_and_the_plan(changed, staging, smem_bytes):
     assert (config(**changed).staging, config(**changed).smem_bytes) == (staging, smem_bytes)
 
 
@@ -159,6 +166,57 @@ def test_no_offs_lead_to_more_tiles_than_the_bound(op, config, M, N, K, data):
     bound = config.max_tiles(op, M=M, N=N, K=K, E=len(ends))
 
     assert tiles == bound if op == "wgrad" else tiles <= bound
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "256x192_c1x2_s3_b8"),
+        ({"swap": True, "band": 4}, "256x192_c1x2_s3_b4_swap"),
+        ({"swap": True, "looks": 4, "tail": "whole"}, "256x192_c1x2_s3_b8_swap_l4_whole"),
+        ({"tail": "slots"}, "256x192_c1x2_s3_b8_slots"),
+    ],
+)
+def test_a_configurations_name_says_what_it_is(changed, name):
+    assert config(**changed).name == name
+
+
+@pytest.mark.parametrize(("tail", "number"), [("plain", 0), ("whole", 1), ("slots", 2)])
+def test_the_tail_is_a_macro(tail, number):
+    chosen = config(tail=tail)
+    kernel = Kernel(op="wgrad", out_dtype="bf16", accumulate=False, whole_slabs=True, config=chosen)
+
+    assert (kernel.defines["TAIL"], kernel.defines["MAX_CLUSTERS"]) == (number, 72)
+
+
+def test_no_program_takes_a_tail_that_no_gpu_has_run():
+    assert {k.config.tail for op, out_dtype in PROGRAMS for k in kernels(op, out_dtype)} == {"plain"}
+
+
+@given(
+    op=st.sampled_from(["fwd", "dgrad", "wgrad"]),
+    config=st.sampled_from(CONFIGS),
+    M=st.integers(1, 5000),
+    N=st.integers(1, 200).map(lambda n: 8 * n),
+    K=st.integers(1, 200).map(lambda n: 8 * n),
+    data=st.data(),
+)
+def test_no_offs_lead_to_more_k_blocks_than_the_bound(op, config, M, N, K, data):
+    ends = data.draw(st.lists(st.integers(0, M), min_size=1, max_size=20))
+    made = walk(
+        op,
+        ends,
+        M=M,
+        N=N,
+        K=K,
+        cluster_rows=config.tile_rows * config.cluster_rows,
+        cluster_columns=config.tile_cols * config.cluster_cols,
+        band=config.band,
+    )
+
+    bound = config.max_k_blocks(op, M=M, N=N, K=K, E=len(ends))
+
+    assert sum(max(group.k_blocks, 1) * group.rows * group.columns for group in made.groups) <= bound
 
 
 @pytest.mark.parametrize(

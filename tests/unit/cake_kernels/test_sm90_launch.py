@@ -1,11 +1,14 @@
 import ctypes
+import gc
+import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cake_kernels import registry
-from cake_kernels.errors import DriverError
+from cake_kernels.errors import ArgumentError, DriverError
 from cake_kernels.grouped_gemm.sm90 import launch
 from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT, Kernel
 
@@ -19,7 +22,15 @@ class FakeKernel:
         self.problem = arguments[3]
         self.maps = arguments[:3]
         self.shape = (grid, block, cluster)
-        return "the launch"
+        return the_launch
+
+
+def the_launch(stream):
+    """Do nothing, and leave a note."""
+    LAUNCHED.append(stream)
+
+
+LAUNCHED = []
 
 
 @pytest.fixture
@@ -51,7 +62,8 @@ def test_the_kernel_is_told_sizes_addresses_and_strides(loaded, op):
     made = launch.prepare(op, a, b, OFFS, out, accumulate=False)
 
     p = loaded[0].fake.problem
-    assert made == "the launch"
+    assert made is the_launch
+    assert (p.slots, p.tickets) == (None, None)
     assert (p.M, p.N, p.K, p.num_experts) == (M, N, K, E)
     assert (p.offs, p.out) == (OFFS.data_ptr(), out.data_ptr())
     assert (p.out_row_stride, p.out_expert_stride) == (out.stride(-2), out.stride(0) if op == "wgrad" else out.numel())
@@ -61,8 +73,8 @@ def test_the_kernel_is_told_sizes_addresses_and_strides(loaded, op):
 def test_the_struct_is_laid_out_as_the_device_has_it():
     offsets = {name: getattr(launch.Problem, name).offset for name, _ in launch.Problem._fields_}
 
-    assert list(offsets.values()) == [0, 8, 16, 24, 32, 40, 44, 48, 52]
-    assert ctypes.sizeof(launch.Problem) == 56
+    assert list(offsets.values()) == [0, 8, 16, 24, 32, 40, 48, 56, 60, 64, 68]
+    assert ctypes.sizeof(launch.Problem) == 72
 
 
 @pytest.mark.parametrize(
@@ -89,6 +101,62 @@ def test_no_more_clusters_are_launched_than_are_resident(loaded):
     launch.prepare("fwd", x, w, OFFS[:1], out, accumulate=False, config=NARROW)
 
     assert loaded[0].fake.shape[0] == (132, 1, 1)
+
+
+@pytest.mark.parametrize(("tail", "clusters"), [("plain", 10), ("whole", 10), ("slots", 66)])
+def test_a_tail_may_be_split_over_more_clusters_than_there_are_tiles(loaded, tail, clusters):
+    a, b, out = operands("wgrad")
+
+    launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT, tail=tail))
+
+    assert loaded[0].fake.shape[0] == (2 * clusters, 1, 1)
+
+
+def test_a_launch_that_may_split_has_a_workspace_as_long_as_it_lives(loaded):
+    a, b, out = operands("wgrad")
+    made = launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT, tail="slots"))
+    workspace, p = made.workspace, loaded[0].fake.problem
+
+    made(7)
+
+    assert LAUNCHED[-1] == 7
+    # Ten tiles and 66 clusters: 10 + 65 partial sums of two CTAs' two consumers.
+    assert (workspace.slots.shape, workspace.slots.dtype) == ((75, 2, 2, 128 * 192), torch.float32)
+    assert (workspace.tickets.shape, workspace.tickets.dtype) == ((75, 2, 2), torch.int32)
+    assert not workspace.tickets.any()
+    assert (p.slots, p.tickets) == (workspace.slots.data_ptr(), workspace.tickets.data_ptr())
+    slots = weakref.ref(workspace.slots)
+    del workspace
+    gc.collect()
+    assert slots() is not None
+    del made
+    gc.collect()
+    assert slots() is None
+
+
+def test_every_prepared_call_has_its_own_workspace(loaded):
+    a, b, out = operands("wgrad")
+    config = replace(STRAIGHT, tail="slots")
+
+    one, other = (launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=config) for _ in range(2))
+
+    assert one.workspace.tickets.data_ptr() != other.workspace.tickets.data_ptr()
+    assert one.workspace.slots.data_ptr() != other.workspace.slots.data_ptr()
+
+
+@pytest.mark.parametrize("tail", ["whole", "slots"])
+def test_more_k_blocks_than_a_plan_counts_are_refused(loaded, tail):
+    rows = 2**30
+    g, x = (torch.empty(1, 1, dtype=torch.bfloat16).expand(rows, size) for size in (512, 16384))
+    out = torch.empty(1, dtype=torch.bfloat16).expand(1, 512, 16384)
+
+    with pytest.raises(ArgumentError) as caught:
+        launch.prepare("wgrad", g, x, OFFS[:1], out, accumulate=False, config=replace(STRAIGHT, tail=tail))
+
+    assert str(caught.value) == (
+        f"k-blocks of all tiles must be at most 1073741824 with 256x192_c1x2_s3_b8_{tail}, so that int32 counts them,"
+        " got up to 1442840662; take tail='plain' or compute fewer rows a call"
+    )
 
 
 def test_accumulation_and_the_output_type_are_parts_of_the_kernel(loaded):

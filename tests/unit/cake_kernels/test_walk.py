@@ -48,7 +48,18 @@ def test_wgrad_tiles_every_expert_and_reduces_over_its_rows():
     made = walk("wgrad", [65, 65, 70], M=100, N=130, K=10, cluster_rows=128, cluster_columns=256, band=8)
 
     assert places(made) == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (2, 0, 0), (2, 1, 0)]
-    assert [group.k_blocks for group in made.groups] == [2, 0, 1]
+    assert [(group.expert, group.k_blocks) for group in made.groups] == [(0, 2), (2, 1), (1, 0)]
+
+
+def test_experts_without_rows_come_last_in_wgrad_from_the_last_one_to_the_first():
+    made = walk("wgrad", [0, 10, 10, 10, 20], M=30, N=8, K=8, cluster_rows=64, cluster_columns=64, band=1)
+
+    assert [group.expert for group in made.groups] == [1, 4, 3, 2, 0]
+    assert [group.first_tile for group in made.groups] == [0, 1, 2, 3, 4]
+
+
+def test_groups_of_forward_keep_their_order(forward):
+    assert [group.expert for group in forward.groups] == [0, 1, 2, 3]
 
 
 def test_ends_that_fall_or_leave_the_rows_are_clamped():
