@@ -1,16 +1,16 @@
-"""Every arm against an FP64 reference, its output poisoned before the call. A wrong arm has no time."""
+"""Every arm against an FP64 reference, its outputs poisoned before the call. A wrong arm has no time."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 
-from harness.arms import Operands, Prepared, new_output
+from harness.arms import Operands, Output, Prepared, new_output
 from harness.errors import FOREIGN, MeasurementError, first_line
 from harness.model.case import Case
 from harness.model.run import Check
@@ -26,37 +26,62 @@ class Verdict:
 
 
 def check_arms(case: Case, operands: Operands, arms: Mapping[str, Prepared], *, seed: int) -> dict[str, Verdict]:
-    """Call each arm once with a poisoned output and compare every element with FP64.
+    """Call each arm once with poisoned outputs and compare every element with FP64; of a step y, dX and dW.
 
     The reference is computed once, in parts, for all arms. An exception of an arm is its verdict, not ours; so is a
     write to the inputs, which are then made again from ``seed`` for the other arms.
     """
-    outputs: dict[str, torch.Tensor] = {}
+    outputs: dict[str, tuple[torch.Tensor, ...]] = {}
     verdicts: dict[str, Verdict] = {}
     given = fingerprint(operands)
     owners = _Owners(operands)
     for name, arm in arms.items():
         try:
-            output = _poisoned_call(case, operands, arm)
-            owners.claim(name, output)
+            returned = _poisoned_call(case, operands, arm)
+            owners.claim(name, returned)
         except FOREIGN as error:
             verdicts[name] = Verdict(failure=f"raised {type(error).__name__}: {first_line(error)}", check=None)
             continue
         if fingerprint(operands) == given:
-            outputs[name] = output
+            outputs[name] = returned
             continue
         verdicts[name] = Verdict(failure="wrote to its inputs, which all arms share", check=None)
         fill(operands, seed=seed)
-    tallies = {name: _Tally() for name in outputs}
-    for part in _reference_parts(case, operands):
-        for name, output in outputs.items():
-            tallies[name].add(part.rows_of(output), part)
-    for name, tally in tallies.items():
-        verdicts[name] = tally.verdict(rel_l2_limit(case))
-    for output in outputs.values():
+    by_product = [
+        _compared(product, operands, {name: returned[place] for name, returned in outputs.items()})
+        for place, product in enumerate(case.products)
+    ]
+    for name in outputs:
+        verdicts[name] = together({p.op: found[name] for p, found in zip(case.products, by_product, strict=True)})
+    for output in (output for returned in outputs.values() for output in returned):
         # An arm that hands out an old result instead of computing hands out this the next time.
         output.detach().fill_(math.nan)
     return verdicts
+
+
+def _compared(product: Case, operands: Operands, outputs: Mapping[str, torch.Tensor]) -> dict[str, Verdict]:
+    """Return the verdict on each arm's result of one product."""
+    tallies = {name: _Tally() for name in outputs}
+    for part in _reference_parts(product, operands):
+        for name, output in outputs.items():
+            tallies[name].add(part.rows_of(output), part)
+    return {name: tally.verdict(rel_l2_limit(product)) for name, tally in tallies.items()}
+
+
+def together(by_op: Mapping[str, Verdict]) -> Verdict:
+    """Return one verdict of a call's results: of several the first failure with its product, else the closest check."""
+    if len(by_op) == 1:
+        return next(iter(by_op.values()))
+    for op, verdict in by_op.items():
+        if verdict.failure:
+            return Verdict(failure=f"{op}: {verdict.failure}", check=verdict.check)
+    return max(by_op.values(), key=_closeness)
+
+
+def _closeness(verdict: Verdict) -> float:
+    """Return how much of its limits a result takes, 1 being all."""
+    check = verdict.check
+    return max(check.rel_l2 / check.rel_l2_limit, check.worst) if check else 0.0
 
 
 def accumulation_limit(n: int) -> float:
@@ -72,7 +97,7 @@ def accumulation_limit(n: int) -> float:
 
 
 def rel_l2_limit(case: Case) -> float:
-    """Return the limit of ‖out - ref‖ / ‖ref‖ over all elements.
+    """Return the limit of ‖out - ref‖ / ‖ref‖ over all elements of a product.
 
     One rounding to BF16 is off by at most u = 2^-8 of the element, evenly spread: u / √3 in the mean square over many
     elements, at the mantissa where it hurts most. Over n elements the mean square itself varies by about 1 / √n; with
@@ -144,25 +169,37 @@ def _split(rows: slice) -> Iterator[slice]:
         yield slice(start, min(start + REFERENCE_ROWS, rows.stop))
 
 
-def _poisoned_call(case: Case, operands: Operands, arm: Prepared) -> torch.Tensor:
-    expected = arm.out if arm.out is not None else new_output(case, operands.offs.device)
-    # An arm that allocates most likely gets this block back from the allocator, with the NaN in it; and where it asks
-    # torch for memory, torch fills it with NaN.
-    expected.fill_(math.nan)
-    size, dtype = expected.shape, expected.dtype
-    del expected
+def _poisoned_call(case: Case, operands: Operands, arm: Prepared) -> tuple[torch.Tensor, ...]:
+    device = operands.offs.device
+    # An arm that allocates most likely gets these blocks back from the allocator, with the NaN in them; and where it
+    # asks torch for memory, torch fills it with NaN.
+    forms = _poisoned((arm.out,) if arm.out is not None else (new_output(p, device) for p in case.products))
     with nullcontext() if arm.out is not None else _filled_memory():
-        output = arm.launch()
-    if arm.out is not None and output.data_ptr() != arm.out.data_ptr():
+        returned = _as_tuple(arm.launch())
+    if arm.out is not None and returned[0].data_ptr() != arm.out.data_ptr():
         raise MeasurementError("the call returned another tensor than the output it was given")
-    if output.shape != size or output.dtype != dtype:
-        raise MeasurementError(f"output must be {dtype} {list(size)}, got {output.dtype} {list(output.shape)}")
-    if output.device != operands.offs.device or output.layout is not torch.strided:
-        where = f"on {operands.offs.device}, got {output.layout} on {output.device}"
-        raise MeasurementError(f"output must be a dense tensor {where}")
-    if output.device.type == "cuda":
+    if len(returned) != len(case.products):
+        wanted = ", ".join(product.op for product in case.products)
+        raise MeasurementError(f"the call must return {len(case.products)} tensors ({wanted}), got {len(returned)}")
+    for product, (size, dtype), output in zip(case.products, forms, returned, strict=True):
+        what = f"output {product.op}" if case.is_step else "output"
+        if output.shape != size or output.dtype != dtype:
+            raise MeasurementError(f"{what} must be {dtype} {list(size)}, got {output.dtype} {list(output.shape)}")
+        if output.device != device or output.layout is not torch.strided:
+            where = f"on {device}, got {output.layout} on {output.device}"
+            raise MeasurementError(f"{what} must be a dense tensor {where}")
+    if device.type == "cuda":
         torch.cuda.synchronize()
-    return output
+    return returned
+
+
+def _poisoned(tensors: Iterable[torch.Tensor]) -> list[tuple[torch.Size, torch.dtype]]:
+    """Fill the tensors, all of them alive at once, with NaN; return their forms alone, so that new ones are freed."""
+    return [(tensor.fill_(math.nan).shape, tensor.dtype) for tensor in list(tensors)]
+
+
+def _as_tuple(output: Output) -> tuple[torch.Tensor, ...]:
+    return output if isinstance(output, tuple) else (output,)
 
 
 @contextmanager
@@ -185,10 +222,11 @@ class _Owners:
         inputs = (operands.x, operands.w, operands.g, operands.offs)
         self._of = {t.untyped_storage().data_ptr(): "the inputs" for t in inputs if t is not None and t.numel()}
 
-    def claim(self, name: str, output: torch.Tensor) -> None:
-        """Give ``output`` to ``name``, or raise if it has an owner."""
-        if output.numel() and (owner := self._of.setdefault(output.untyped_storage().data_ptr(), name)) != name:
-            raise MeasurementError(f"its output shares memory with {owner}")
+    def claim(self, name: str, outputs: Iterable[torch.Tensor]) -> None:
+        """Give ``outputs`` to ``name``, or raise if one has an owner."""
+        for output in outputs:
+            if output.numel() and (owner := self._of.setdefault(output.untyped_storage().data_ptr(), name)) != name:
+                raise MeasurementError(f"its output shares memory with {owner}")
 
 
 class _Tally:

@@ -56,7 +56,8 @@ def fingerprint(operands: Operands) -> tuple[int, ...]:
 def memory_bytes(case: Case, n_arms: int) -> int:
     """Return the device bytes that a row needs: inputs, outputs, and the FP64 reference with its operands.
 
-    One output an arm, and two more: an arm that goes through autograd keeps a forward output and a leaf alive.
+    One output an arm, and two more: an arm that goes through autograd keeps a forward output and a leaf alive. In a
+    step, a loop over the groups has y of the recomputation twice, or each gradient once more in pieces.
     """
     s = case.shape
     x, w, g = 2 * s.M * s.K, 2 * s.E * s.N * s.K, 2 * s.M * s.N
@@ -65,6 +66,7 @@ def memory_bytes(case: Case, n_arms: int) -> int:
     output = {"fwd": g, "dX": x, "dW": dw}.get(case.op, g + x + dw)
     rows = min(REFERENCE_ROWS, max(s.group_sizes, default=0))
     # FP64 copies of the operands' part and of the result, and about four temporaries of the result's size to compare.
-    result = s.N * s.K if case.op == "dW" else rows * max(s.N, s.K)
+    result = max(s.N * s.K if product.op == "dW" else rows * max(s.N, s.K) for product in case.products)
     reference = 8 * (rows * (s.N + s.K) + s.N * s.K + 5 * result)
-    return inputs + n_arms * output + 2 * max(x, w, g, dw) + reference
+    held = output if case.is_step else max(x, w, g, dw)
+    return inputs + n_arms * output + 2 * held + reference

@@ -44,6 +44,10 @@ class Operands:
     group_sizes: tuple[int, ...]
 
 
+Output = torch.Tensor | tuple[torch.Tensor, ...]
+"""What a call returns: one tensor; of a step (y, dx, dw), as ``Case.products`` has them. None asks for a gradient."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """An arm that is ready to be called on one case.
@@ -51,14 +55,16 @@ class Prepared:
     Attributes
     ----------
     launch
-        One public call; returns the output it wrote. Called many times, on the current stream.
+        One public call; returns the output it wrote. Called many times, on the current stream; what it enqueues, it
+        enqueues from the calling thread, by which a tracer knows whose work it is.
     out
-        The preallocated output that ``launch`` writes to and returns, the arm's own; ``None`` when each call allocates.
+        The preallocated output that ``launch`` writes to and returns, the arm's own; ``None`` when each call allocates,
+        as every step does.
     note
         What the arm chose for this row (``plan 3 of 5``), or empty.
     """
 
-    launch: Callable[[], torch.Tensor]
+    launch: Callable[[], Output]
     out: torch.Tensor | None
     note: str = ""
 
@@ -135,7 +141,10 @@ def refusal(arm: Arm, case: Case, machine: Machine) -> ArmOutcome | None:
 
 
 def new_output(case: Case, device: torch.device) -> torch.Tensor:
-    """Return an uninitialised output: bf16 [M, N] for fwd, bf16 [M, K] for dX, bf16 or fp32 [E, N, K] for dW."""
+    """Return an uninitialised output: bf16 [M, N] for fwd, bf16 [M, K] for dX, bf16 or fp32 [E, N, K] for dW.
+
+    ``case`` is a product; a step has an output for each of ``case.products``.
+    """
     s = case.shape
     size = {"fwd": (s.M, s.N), "dX": (s.M, s.K), "dW": (s.E, s.N, s.K)}[case.op]
     return torch.empty(size, dtype=torch.float32 if case.out_dtype == "fp32" else torch.bfloat16, device=device)

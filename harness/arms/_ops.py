@@ -1,4 +1,4 @@
-"""What arms share: which operations they do, the operands of one, and the rows of each group."""
+"""What arms share: the operands of an operation, the rows of each group, and why some do no training step."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ import torch
 from harness.arms import Operands
 from harness.model.case import Case
 
-ARM_OPS = ("fwd", "dX", "dW")
+NO_AUTOGRAD = "has no autograd form, and a checkpointed training step goes through autograd"
 
 
-def unsupported(case: Case) -> str | None:
-    """Return why no arm does the operation of ``case``, or None."""
-    if case.op in ARM_OPS:
-        return None
-    return f"no arm of this version does {case.op!r}, a training step with checkpointing; arms do {', '.join(ARM_OPS)}"
+def without_autograd(case: Case) -> str | None:
+    """Return why an arm that computes single products cannot do ``case``, or None."""
+    return NO_AUTOGRAD if case.is_step else None
 
 
 def pair(case: Case, operands: Operands) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the two operands in the order of the formula: (x, w) for fwd, (g, w) for dX, (g, x) for dW."""
     first, second = {"fwd": ("x", "w"), "dX": ("g", "w"), "dW": ("g", "x")}[case.op]
-    return _given(operands, first, case), _given(operands, second, case)
+    return given(operands, first, case), given(operands, second, case)
 
 
 def rows_of(group_sizes: tuple[int, ...]) -> tuple[slice, ...]:
@@ -30,7 +28,8 @@ def rows_of(group_sizes: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(start, end) for start, end in pairwise((0, *accumulate(group_sizes))))
 
 
-def _given(operands: Operands, name: str, case: Case) -> torch.Tensor:
+def given(operands: Operands, name: str, case: Case) -> torch.Tensor:
+    """Return an operand that ``case`` needs."""
     tensor: torch.Tensor | None = getattr(operands, name)
     if tensor is None:
         raise ValueError(f"operand {name} must be given for {case.op}, got None")

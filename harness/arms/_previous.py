@@ -9,8 +9,7 @@ import torch
 
 from cake_kernels.registry import Variant
 from harness.arms import Operands, Prepared
-from harness.arms._cake import prepared, problem, public_call
-from harness.arms._ops import unsupported
+from harness.arms._cake import prepared, prepared_step, public_call, step_options, why_no_program
 from harness.errors import FOREIGN, first_line
 from harness.kernels import Kernels
 from harness.model.case import Case
@@ -22,7 +21,7 @@ NOT_GIVEN = "there is no other revision to compare with; cake-bench run --previo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousArm:
-    """``grouped_gemm`` of another revision in one variant, where its registry has a program.
+    """``grouped_gemm`` of another revision in one variant, a step by its ``grouped_mm``, where it has the programs.
 
     Attributes
     ----------
@@ -41,8 +40,6 @@ class PreviousArm:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Return that revision's answer. What it lacks, or raises when it is asked, is a reason too."""
-        if reason := unsupported(case):
-            return reason
         if self.kernels is None:
             return NOT_GIVEN
         try:
@@ -52,18 +49,24 @@ class PreviousArm:
         return f"revision {self.kernels.revision}: {reason}" if reason else None
 
     def prepare(self, case: Case, operands: Operands) -> Prepared:
-        """Allocate the output."""
+        """Allocate the output; a step allocates in each call."""
         if self.kernels is None:
             raise RuntimeError(NOT_GIVEN)
+        if case.is_step:
+            return prepared_step(self.kernels.module("facade"), case, operands, self.variant)
         return prepared(self.kernels.module("grouped_gemm"), case, operands, self.variant)
 
 
 def _why_not(kernels: Kernels, case: Case, machine: Machine, variant: Variant) -> str | None:
     """Return why that revision has no program; raise TypeError where its function does not take today's arguments."""
     registry = kernels.module("registry")
-    if reason := registry.why_not(problem(registry, case, machine.arch), variant):
-        return str(reason)
+    if reason := why_no_program(registry, case, machine.arch, variant):
+        return reason
     tensor = torch.empty(0)
+    if case.is_step:
+        step_call = kernels.module("facade").grouped_mm
+        signature(step_call).bind(tensor, tensor, **step_options(tensor, variant))
+        return None
     call = public_call(kernels.module("grouped_gemm"), case, variant, tensor, tensor, tensor, tensor)
     signature(call.func).bind(*call.args, **call.keywords)
     return None

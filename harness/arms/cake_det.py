@@ -10,7 +10,7 @@ ARM = CakeArm(
         name="cake_det",
         key="",
         is_cake=True,
-        note="cake_kernels, deterministic; offs on the device, output preallocated",
+        note="cake_kernels, deterministic; offs on the device, output preallocated, a step's allocated",
     ),
     variant="det",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.arms import Operands, Prepared, new_output
-from harness.arms._ops import pair, rows_of, unsupported
+from harness.arms._ops import pair, rows_of, without_autograd
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
@@ -23,7 +23,7 @@ class CublasLoop:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Refuse FP32 dW where torch lacks the overload that writes it."""
-        if reason := unsupported(case):
+        if reason := without_autograd(case):
             return reason
         if case.out_dtype == "fp32" and machine.device != "cuda":
             return "torch.mm gives FP32 from BF16 inputs on CUDA only"

@@ -9,14 +9,15 @@ from __future__ import annotations
 import torch
 
 from harness.arms import Operands, Prepared
-from harness.arms._ops import pair, unsupported
+from harness.arms._ops import pair
+from harness.arms._step import step
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
 
 
 class CublasLoopAutograd:
-    """Forward with grad enabled; dX and dW from a graph that is built once and kept.
+    """Forward with grad enabled; dX and dW from a graph that is built once and kept; a step makes all anew.
 
     A gradient needs a forward graph, and with it a leaf that the case does not have: x for dX, w for dW. Zeros stand in
     for it; neither gradient reads their values.
@@ -31,16 +32,16 @@ class CublasLoopAutograd:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:  # noqa: ARG002 - it runs wherever torch does
         """Refuse FP32 dW: autograd casts a gradient to its leaf's type."""
-        if reason := unsupported(case):
-            return reason
         if case.out_dtype == "fp32":
             return "autograd gives the gradient of a BF16 weight in BF16, not FP32"
         return None
 
     def prepare(self, case: Case, operands: Operands) -> Prepared:
-        """Build the forward graph of a gradient; a forward has nothing to prepare but its leaves."""
-        a, b = pair(case, operands)
+        """Build the forward graph of a gradient; a forward, and a step, have nothing to prepare but their leaves."""
         sizes = list(operands.group_sizes)
+        if case.is_step:
+            return step(case, operands, lambda x, w: _forward(x, w, sizes))
+        a, b = pair(case, operands)
         if case.op == "fwd":
             x, w = a.detach().requires_grad_(), b.detach().requires_grad_()
 

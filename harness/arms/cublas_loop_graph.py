@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from harness.arms import Operands, Prepared
-from harness.arms._ops import unsupported
+from harness.arms import Operands, Output, Prepared
+from harness.arms._ops import without_autograd
 from harness.arms.cublas_loop import loop
 from harness.model.case import Case
 from harness.model.machine import Machine
@@ -26,7 +26,7 @@ class CublasLoopGraph:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Ask for CUDA, and for something to capture."""
-        if reason := unsupported(case):
+        if reason := without_autograd(case):
             return reason
         if machine.device != "cuda":
             return "CUDA graphs need a CUDA device"
@@ -47,11 +47,11 @@ class CublasLoopGraph:
         with torch.cuda.graph(graph):
             out = eager.launch()
 
-        def launch() -> torch.Tensor:
+        def launch() -> Output:
             graph.replay()
             return out
 
-        return Prepared(launch=launch, out=out)
+        return Prepared(launch=launch, out=eager.out)
 
 
 ARM = CublasLoopGraph()

@@ -11,7 +11,7 @@ import torch
 
 from harness.arms import Operands, Prepared, new_output
 from harness.arms._libraries import missing
-from harness.arms._ops import pair, unsupported
+from harness.arms._ops import pair, without_autograd
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
@@ -50,7 +50,7 @@ class Cudnn:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Ask for CUDA, the front end and a recent cuDNN; refuse dX and dW."""
-        if reason := unsupported(case):
+        if reason := without_autograd(case):
             return reason
         if machine.device != "cuda":
             return "cuDNN runs on CUDA only"

@@ -10,7 +10,7 @@ ARM = PreviousArm(
         name="previous_det",
         key="",
         is_cake=True,
-        note="deterministic; offs on the device, output preallocated",
+        note="deterministic; offs on the device, output preallocated, a step's allocated",
     ),
     variant="det",
 )

@@ -10,7 +10,7 @@ ARM = PreviousArm(
         name="previous_nondet",
         key="",
         is_cake=True,
-        note="non-deterministic; offs on the device, output preallocated",
+        note="non-deterministic; offs on the device, output preallocated, a step's allocated",
     ),
     variant="nondet",
 )

@@ -6,7 +6,7 @@ import torch
 
 from harness.arms import Operands, Prepared, new_output
 from harness.arms._libraries import missing
-from harness.arms._ops import pair, unsupported
+from harness.arms._ops import pair, without_autograd
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
@@ -31,7 +31,7 @@ class Quack:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Ask for CUDA, the library, and rows that TMA can address."""
-        if reason := unsupported(case):
+        if reason := without_autograd(case):
             return reason
         if machine.device != "cuda":
             return "quack runs on CUDA only"

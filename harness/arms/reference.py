@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import torch
 
+from cake_kernels import grouped_mm
 from cake_kernels.grouped_gemm import reference
 from harness.arms import Operands, Prepared, new_output
-from harness.arms._ops import pair, unsupported
+from harness.arms._ops import pair
+from harness.arms._step import step
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
@@ -22,13 +24,16 @@ class Reference:
     )
 
     def why_not(self, case: Case, machine: Machine) -> str | None:  # noqa: ARG002 - it runs wherever torch does
-        """Refuse only what no arm does."""
-        return unsupported(case)
+        """Refuse nothing."""
+        return None
 
     def prepare(self, case: Case, operands: Operands) -> Prepared:
-        """Allocate the output."""
+        """Allocate the output; a step allocates in each call."""
+        offs = operands.offs
+        if case.is_step:
+            return step(case, operands, lambda x, w: grouped_mm(x, w, offs, backend="reference"))
         a, b = pair(case, operands)
-        offs, out = operands.offs, new_output(case, operands.offs.device)
+        out = new_output(case, offs.device)
         launches: dict[str, Callable[[], torch.Tensor]] = {
             "fwd": lambda: reference.forward(a, b, offs, out=out),
             "dX": lambda: reference.dgrad(a, b, offs, out=out),

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 
 from harness.arms import Operands, Prepared
-from harness.arms._ops import pair, unsupported
+from harness.arms._ops import pair
+from harness.arms._step import step
 from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
@@ -24,8 +25,6 @@ class TorchGroupedMm:
 
     def why_not(self, case: Case, machine: Machine) -> str | None:
         """Return torch's own limits, before it raises them."""
-        if reason := unsupported(case):
-            return reason
         s = case.shape
         if case.out_dtype == "fp32":
             return "torch._grouped_mm cannot give FP32 dW from BF16 inputs"
@@ -40,9 +39,11 @@ class TorchGroupedMm:
         return None
 
     def prepare(self, case: Case, operands: Operands) -> Prepared:
-        """Fix the views; every launch allocates."""
-        a, b = pair(case, operands)
+        """Fix the views; every launch allocates. A step has torch's own autograd."""
         offs = operands.offs
+        if case.is_step:
+            return step(case, operands, lambda x, w: torch._grouped_mm(x, w.transpose(-2, -1), offs=offs))
+        a, b = pair(case, operands)
         launches: dict[str, Callable[[], torch.Tensor]] = {
             "fwd": lambda: torch._grouped_mm(a, b.transpose(-2, -1), offs=offs),
             "dX": lambda: torch._grouped_mm(a, b, offs=offs),

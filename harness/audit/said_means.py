@@ -1,4 +1,4 @@
-"""``geomeans from 0.997 (dX owner) to 1.043 (fwd owner)``: against the geomean table."""
+"""``geomeans from 0.997 (dX owner) to 1.043 (fwd owner)``, ``dW owner 1.006 (0.991-1.025)``: against the table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from harness.audit.columns import match
 from harness.audit.finding import Finding, judged, unchecked
-from harness.audit.printed import Printed, printed
+from harness.audit.printed import NUMBER, Printed, printed
 from harness.audit.scope import Said
-from harness.audit.tables import Mean, Published
+from harness.audit.tables import Mean, MeanCell, Published
 
 _OF = r"(?:\s*\((?P<{name}>[^()]*(?:\([^()]*\)[^()]*)*)\))?"
 _FROM_TO = re.compile(
@@ -20,16 +20,61 @@ _ONE = re.compile(rf"geomean (?P<low>\d+\.\d+)(?![\w.,]*\d){_OF.format(name='low
 
 
 def means_said(line: Said, page: Published) -> Iterator[Finding]:
-    """Yield the geomeans that a line names as the least and the largest, or as the only one."""
+    """Yield the geomeans that a line names as the least and the largest, as the only one, or each with its rows."""
     for form in (_FROM_TO, _ONE):
         for found in form.finditer(line.text):
             yield from _ends(line, found, page)
+    for found in _with_rows(page).finditer(line.text):
+        yield from _each(line, found, page)
 
 
-def _ends(line: Said, found: re.Match[str], page: Published) -> Iterator[Finding]:
+def _with_rows(page: Published) -> re.Pattern[str]:
+    """Return the form ``dW owner 1.006 (0.991-1.025), 22 of 22 rows``, of the classes that the table has."""
+    labels = sorted({re.escape(_label(mean, page)) for mean in page.means}, key=len, reverse=True)
+    return re.compile(
+        rf"(?<![\w-])(?P<of>{'|'.join(labels) or '(?!)'}) (?P<value>{NUMBER})"
+        rf" \((?P<low>{NUMBER})-(?P<high>{NUMBER})\)(?:, (?P<n>\d+) of (?P<m>\d+) rows?)?"
+    )
+
+
+def _each(line: Said, found: re.Match[str], page: Published) -> Iterator[Finding]:
+    """Yield whether a class's mean, its lowest and highest row and its count are those of a line of the table."""
     named = line.named(found.start(), found.end(), page)
-    cells = [
-        (mean, cell.value)
+    cells = [(mean, cell) for mean, cell in _cells(line, found, page) if _label(mean, page) == found["of"]]
+    doubted = line.doubted(found.start())
+    if not named.column or not cells or doubted:
+        what = "it is hedged or negated" if doubted else "no such geomean in a table"
+        yield unchecked(check="geomean said", line=line.line.number, what=what, printed=found[0])
+        return
+    yield judged(
+        any(_is(found, mean, cell) for mean, cell in cells),
+        check="geomean said",
+        line=line.line.number,
+        what=f"{found['of']} vs {named.column}",
+        printed=found[0],
+        recomputed=" or ".join(_text(mean, cell) for mean, cell in cells) + " in the table",
+    )
+
+
+def _is(found: re.Match[str], mean: Mean, cell: MeanCell) -> bool:
+    pairs = ((found["value"], cell.value), (found["low"], cell.low), (found["high"], cell.high))
+    counts = cell.n if cell.n is not None else mean.count, mean.expected
+    stated = (found["n"], found["m"])
+    return all(value is None or _same(printed(text), value) for text, value in pairs) and all(
+        text is None or count is None or int(text) == count for text, count in zip(stated, counts, strict=True)
+    )
+
+
+def _text(mean: Mean, cell: MeanCell) -> str:
+    value, low, high = ("?" if number is None else number.text for number in (cell.value, cell.low, cell.high))
+    return f"{value} ({low}-{high}), {cell.n if cell.n is not None else mean.count} of {mean.expected}"
+
+
+def _cells(line: Said, found: re.Match[str], page: Published) -> list[tuple[Mean, MeanCell]]:
+    """Return the table's means against the baseline, and of the GPU and regime, that a claim is about."""
+    named = line.named(found.start(), found.end(), page)
+    return [
+        (mean, cell)
         for mean in page.means
         for cell in mean.cells
         if cell.value is not None
@@ -37,6 +82,11 @@ def _ends(line: Said, found: re.Match[str], page: Published) -> Iterator[Finding
         and (not named.gpu or mean.gpu in ("", named.gpu))
         and (not named.regime or mean.regime in ("", named.regime))
     ]
+
+
+def _ends(line: Said, found: re.Match[str], page: Published) -> Iterator[Finding]:
+    named = line.named(found.start(), found.end(), page)
+    cells = [(mean, cell.value) for mean, cell in _cells(line, found, page) if cell.value is not None]
     doubted = line.doubted(found.start())
     if not named.column or not cells or doubted:
         what = "it is hedged or negated" if doubted else "no such geomean in a table"

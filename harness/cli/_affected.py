@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from harness.arms._cake import problem
-from harness.arms._ops import unsupported
 from harness.errors import FOREIGN, NothingMeasured, first_line
 from harness.kernels import Kernels
 from harness.model.case import Case
@@ -21,6 +20,7 @@ from harness.model.case import Case
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
 _CHOOSES = "grouped_gemm/__init__.py"
+_CHOOSES_IN_STEPS = "facade/__init__.py"
 _PROGRAM = "grouped_gemm/programs/{}.py"
 
 
@@ -82,24 +82,24 @@ def keep_affected(cases: Sequence[Case], compared: Compared) -> tuple[Case, ...]
 
 
 def _program(kernels: Kernels, case: Case, variant: str, arch: str) -> str | None:
-    """Return the fingerprint of the program that would run, or None where there is none: the arm says why in the row.
+    """Return the fingerprint of what would run, or None where there is no program: the arm says why in the row.
 
-    What cannot be told (an old revision does not say what it compiles) counts as another program.
+    That is a program, of a step those of its three products. What cannot be told (an old revision does not say what it
+    compiles) counts as another program.
     """
-    if unsupported(case):
-        return None
     try:
         registry = kernels.module("registry")
-        program = registry.find(problem(registry, case, arch), variant)
+        programs = [registry.find(problem(registry, product, arch), variant) for product in case.products]
     except FOREIGN:
         return None
+    call = _CHOOSES_IN_STEPS if case.is_step else _CHOOSES
     try:
-        return fingerprint(program, kernels.folder, kernels.sources)
+        return " ".join(fingerprint(program, kernels.folder, kernels.sources, call=call) for program in programs)
     except FOREIGN as error:
         return f"{kernels.package}: {first_line(error)}"
 
 
-def fingerprint(program: Any, folder: Path, sources: Mapping[str, bytes]) -> str:
+def fingerprint(program: Any, folder: Path, sources: Mapping[str, bytes], *, call: str = _CHOOSES) -> str:
     """Return the SHA-256 of what decides a program's result and speed, in hex; pure.
 
     In it are
@@ -107,8 +107,8 @@ def fingerprint(program: Any, folder: Path, sources: Mapping[str, bytes]) -> str
     - each kernel that it may launch, a ``Build`` of its ``builds()``: name, path of the source, macros, symbol, shared
       memory;
     - every CUDA file that these sources reach by ``#include``, and they themselves, byte for byte;
-    - every Python file that ``grouped_gemm/__init__.py`` (the public call, which chooses) and the program's own file
-      (which launches) reach by relative imports, and they themselves, without comments and docstrings.
+    - every Python file that ``call`` (the file of the public call, which chooses) and the program's own file (which
+      launches) reach by relative imports, and they themselves, without comments and docstrings.
 
     Not in it is what both sides share in one process: compiler, torch, driver. An ``#include`` is any file of the
     package whose path ends so, and an import counts wherever it stands, so that in doubt a program differs.
@@ -121,12 +121,14 @@ def fingerprint(program: Any, folder: Path, sources: Mapping[str, bytes]) -> str
         Of the package; sources of builds lie below it.
     sources
         Path below ``folder`` -> bytes.
+    call
+        Path below ``folder``; ``facade/__init__.py`` for a step, which calls ``grouped_mm``.
     """
     builds = [
         (b.name, b.source.resolve().relative_to(folder).as_posix(), sorted(b.defines.items()), b.symbol, b.smem_bytes)
         for b in program.builds()
     ]
-    start = {_CHOOSES, _PROGRAM.format(program.stem), *(source for _, source, *_ in builds)}
+    start = {call, _PROGRAM.format(program.stem), *(source for _, source, *_ in builds)}
     files = [(path, _content(path, sources[path])) for path in sorted(_reached(start, sources))]
     return sha256(json.dumps([builds, files]).encode()).hexdigest()
 

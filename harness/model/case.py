@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.errors import ShapesError
 from harness.model.shape import Shape
 
 OPS: tuple[str, ...] = ("fwd", "dX", "dW", "ckpt", "ckpt ES")
 """Operations in the order of tables: Y = X Wᵀ, dX = G W, dW = Gᵀ X, and the two checkpointed training steps."""
+
+PRODUCTS: tuple[str, ...] = ("fwd", "dX", "dW")
+"""The operations that are one grouped product; a step returns the results of all three."""
+
+STEPS: tuple[str, ...] = ("ckpt", "ckpt ES")
+"""Forward in a non-reentrant checkpoint and both gradients by autograd, with early stop off and on."""
 
 OUT_DTYPES: tuple[str, ...] = ("bf16", "fp32")
 BYTES_OF = {"bf16": 2, "fp32": 4}
@@ -50,6 +56,16 @@ class Case:
     def case_id(self) -> str:
         """Unique within a suite: operation and name."""
         return f"{self.op} {self.name}"
+
+    @property
+    def is_step(self) -> bool:
+        """Whether one call is a training step through autograd, one of :data:`STEPS`."""
+        return self.op in STEPS
+
+    @property
+    def products(self) -> tuple[Case, ...]:
+        """The products whose results one call returns, in order: itself, or of a step fwd (y), dX and dW."""
+        return tuple(replace(self, op=op) for op in PRODUCTS) if self.is_step else (self,)
 
     @property
     def flops(self) -> int:

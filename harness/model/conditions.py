@@ -122,14 +122,16 @@ class RecordCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launches:
-    """What one call of an arm launches, over all rows.
+    """What one call of an arm launches, over all rows of single products or of one kind of step.
 
     Attributes
     ----------
+    op
+        ``ckpt`` or ``ckpt ES``; empty for the products, which launch alike.
     kernels, memsets, copies
         Least and largest count of a call.
     per_group
-        Whether every call launches one kernel for each non-empty group of its row.
+        Whether every call launches one kernel for each non-empty group of its row; of a step never.
     varying
         Rows in which calls of the arm launched different sets: the same work should launch the same.
     names
@@ -137,6 +139,7 @@ class Launches:
     """
 
     arm: str
+    op: str
     rows: int
     kernels: Range
     memsets: Range

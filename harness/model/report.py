@@ -29,6 +29,9 @@ PREVIOUS = "previous"
 PREVIOUS_OF = {"cake_nondet": "previous_nondet", "cake_det": "previous_det"}
 """New -> the arm that is *previous*: the same variant."""
 
+STEP_BASELINE = "cublas_loop_autograd"
+"""a: what a trainer writes by hand. SOTA has no loop for a step, so that this arm has a column of its own there."""
+
 Metric = Literal["span", "busy"]
 
 LimitKind = Literal["failed", "unsupported", "skipped", "other-regime", "host-bound", "no-ratio"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from harness.model.report import PREVIOUS_OF, Report
 from harness.pages.markdown import words
 from harness.pages.markdown.aa import aa_meaning, aa_table, noise_floor
+from harness.pages.markdown.changed import what_changed
 from harness.pages.markdown.clock_table import clock_table, energy_note
 from harness.pages.markdown.coverage import coverage_lines, excluded_lines, failure_lines
 from harness.pages.markdown.environment import environment_line, state_lines
@@ -87,6 +88,7 @@ def _context(report: Report, columns: Sequence[str]) -> dict[str, object]:
         "fold_bytes": f"{FOLD_BYTES:,}",
         "comment_characters": f"{COMMENT_CHARACTERS:,}",
         "failures": bullets(failure_lines(report)),
+        "changed": what_changed(report),
         "geomeans": geomean_table(report),
         "standings": standing_paragraphs(report),
         "aa": aa_table(report),

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -66,12 +67,12 @@ def timed(session: CuptiSession, device: Device, launch: Callable[[], object]) -
     return call
 
 
-def prepared(arm: str, groups: int, device: Device, rows: int = 1024) -> Callable[[], object]:
+def prepared(arm: str, groups: int, device: Device, rows: int = 1024, op: str = "fwd") -> Callable[[], object]:
     sizes = (rows,) * groups
     shape = Shape(
         name="test", row_class="adhoc", N=2048, K=2048, group_sizes=sizes, distribution="given", source="a test"
     )
-    case = Case(suite="adhoc", op="fwd", shape=shape, out_dtype="bf16")
+    case = Case(suite="adhoc", op=op, shape=shape, out_dtype="bf16")
     operands = make_operands(case, seed=0, device=device.torch_device)
     return arms.load(arm).prepare(case, operands).launch
 
@@ -112,6 +113,34 @@ def test_torch_grouped_mm_is_two_kernels(session: CuptiSession, device: Device) 
     call = timed(session, device, prepared("torch_grouped_mm", 8, device))
 
     assert [r.kind for r in call.records] == [Kind.KERNEL] * 2, call.names
+
+
+def kernels_of(call: Timed) -> Counter[str]:
+    return Counter(record.name for record in call.records if record.kind is Kind.KERNEL)
+
+
+def test_with_early_stop_our_step_is_three_kernels_and_without_its_forward_is_launched_again(
+    session: CuptiSession, device: Device
+) -> None:
+    forward, with_stop, without = (
+        kernels_of(timed(session, device, prepared("cake_det", 8, device, op=op))) for op in ("fwd", "ckpt ES", "ckpt")
+    )
+
+    assert forward.total() == 1
+    assert with_stop.total() == 3
+    assert without == with_stop + forward
+
+
+@pytest.mark.parametrize("arm", ["torch_grouped_mm", "cublas_loop_autograd"])
+def test_every_launch_of_a_baselines_step_carries_the_id_of_its_call(
+    session: CuptiSession, device: Device, arm: str
+) -> None:
+    # timed() refuses a window with a launch that is nobody's.
+    with_stop, without = (
+        kernels_of(timed(session, device, prepared(arm, 8, device, op=op))) for op in ("ckpt ES", "ckpt")
+    )
+
+    assert without.total() > with_stop.total() >= 6
 
 
 def test_a_memset_and_a_copy_are_part_of_their_call(session: CuptiSession, device: Device, x: torch.Tensor) -> None:

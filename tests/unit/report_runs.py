@@ -37,6 +37,7 @@ ARMS = {
     "cublas_loop": ArmInfo(name="cublas_loop", key="c", is_cake=False, note="group sizes known on the host"),
     "cudnn": ArmInfo(name="cudnn", key="d", is_cake=False, note="fastest of its plans"),
     "quack": ArmInfo(name="quack", key="q", is_cake=False, note=""),
+    "cublas_loop_autograd": ArmInfo(name="cublas_loop_autograd", key="a", is_cake=False, note="under autograd"),
     "cublas_loop_graph": ArmInfo(name="cublas_loop_graph", key="g", is_cake=False, note="captured in a CUDA graph"),
 }
 

@@ -169,6 +169,48 @@ def test_what_neither_side_does_is_neither(sides: Sides) -> None:
     assert names(compared.controls) == ["fwd tiny", "fwd less", "dX tiny"]
 
 
+STEP = replace(small_case("fwd"), op="ckpt ES")
+GEMM = FILES["grouped_gemm/__init__.py"]
+WITH_STEPS = {
+    "registry.py": (FILES["registry.py"] or "").replace("STEMS = {", 'STEMS = {"wgrad": "wgrad_tiny", '),
+    "grouped_gemm/programs/wgrad_tiny.py": (PROGRAM or "").replace("fwd_", "wgrad_").replace("fwd.cu", "wgrad.cu"),
+    "cuda/wgrad.cu": "void wgrad_tiny() {}\n",
+    "facade/__init__.py": "from .autograd import multiply\n",
+    "facade/autograd.py": "from ..launch import GRID\n",
+}
+
+
+def test_a_step_runs_the_programs_of_its_three_products_by_grouped_mm(sides: Sides) -> None:
+    compared = compare([STEP], ["det"], "sm_90a", *sides(WITH_STEPS, WITH_STEPS))
+
+    assert (names(compared.affected), names(compared.controls)) == ([], ["ckpt ES tiny"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cuda/fwd.cu": "void fwd_tiny(int) {}\n"},
+        {"cuda/dgrad.cu": "void dgrad_tiny(int) {}\n"},
+        {"cuda/wgrad.cu": "void wgrad_tiny(int) {}\n"},
+        {"facade/autograd.py": "GRID = 2\n"},
+        {"facade/__init__.py": None},
+    ],
+    ids=["forward", "data gradient", "weight gradient", "autograd", "no grouped_mm"],
+)
+def test_a_step_is_affected_by_what_any_of_its_launches_reaches(sides: Sides, changes: dict[str, str | None]) -> None:
+    compared = compare([STEP], ["det"], "sm_90a", *sides({**WITH_STEPS, **changes}, WITH_STEPS))
+
+    assert (names(compared.affected), names(compared.controls)) == (["ckpt ES tiny"], [])
+
+
+def test_a_step_is_not_affected_by_the_call_of_a_single_product(sides: Sides) -> None:
+    other = {**WITH_STEPS, "grouped_gemm/__init__.py": f"{GEMM}\nCALLS = 0\n"}
+
+    compared = compare([STEP, small_case("fwd")], ["det"], "sm_90a", *sides(other, WITH_STEPS))
+
+    assert (names(compared.affected), names(compared.controls)) == (["fwd tiny"], ["ckpt ES tiny"])
+
+
 def compared(affected: str, controls: str) -> Compared:
     here = {case.case_id: case for case in CASES}
     kernels = Kernels(package="p", revision="1a2b (git)", folder=FOLDER, sources={})

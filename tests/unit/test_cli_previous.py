@@ -78,9 +78,9 @@ def test_both_sides_are_measured_and_the_run_file_names_both(cli: RunCli, tmp_pa
         for size in (ROW, LESS)
     }
     assert rows[f"dW {ROW}"].arms["previous_det"].reason == "revision 0ld (stamp): no program for wgrad"
-    assert (
-        found.arms[1].note
-        == "cake_kernels of revision 0ld (stamp), deterministic; offs on the device, output preallocated"
+    assert found.arms[1].note == (
+        "cake_kernels of revision 0ld (stamp), deterministic; offs on the device, output preallocated, a step's"
+        " allocated"
     )
     assert [name for name in sys.modules if name.startswith("cake_kernels_previous")] == []
 

@@ -1,14 +1,16 @@
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
 from harness.arms import Operands, Prepared
-from harness.correctness import accumulation_limit, check_arms, rel_l2_limit
-from harness.model.case import Case
+from harness.correctness import Verdict, accumulation_limit, check_arms, rel_l2_limit, together
+from harness.model.case import STEPS, Case
+from harness.model.run import Check
 from harness.operands import make_operands
-from tests.bench import FakeArm, small_case
+from tests.bench import FakeArm, fp64, small_case
 
 OPS = [("fwd", "bf16"), ("dX", "bf16"), ("dW", "bf16"), ("dW", "fp32")]
 
@@ -202,3 +204,88 @@ def test_an_arm_that_ends_the_program_has_that_as_its_failure() -> None:
         raise SystemExit(0)
 
     assert verdict(FakeArm("quits", spoil=leave)).failure == "raised SystemExit: 0"
+
+
+# Training steps: three results a call
+
+
+def of_step(
+    spoil: Callable[[list[torch.Tensor]], object] = lambda outputs: None,
+    op: str = "ckpt ES",
+    sizes: tuple[int, ...] = (3, 0, 5),
+) -> Verdict:
+    """The verdict on an arm that returns the right y, dx and dw, changed by ``spoil``."""
+    case = small_case(op, sizes=sizes)
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+
+    def launch() -> tuple[torch.Tensor, ...]:
+        outputs = [fp64(product, operands).to(torch.bfloat16) for product in case.products]
+        changed = spoil(outputs)
+        return tuple(changed if isinstance(changed, list) else outputs)
+
+    return check_arms(case, operands, {"a": Prepared(launch=launch, out=None)}, seed=0)["a"]
+
+
+@pytest.mark.parametrize("sizes", [(3, 0, 5), (0, 0)])
+@pytest.mark.parametrize("op", STEPS)
+def test_a_step_whose_three_results_are_right_passes(op: str, sizes: tuple[int, ...]) -> None:
+    assert of_step(op=op, sizes=sizes).failure == ""
+
+
+@pytest.mark.parametrize(("place", "product"), [(0, "fwd"), (1, "dX"), (2, "dW")])
+def test_each_result_of_a_step_is_compared(place: int, product: str) -> None:
+    def wrong(outputs: list[torch.Tensor]) -> None:
+        outputs[place].view(-1)[7] += 1
+
+    def unwritten(outputs: list[torch.Tensor]) -> None:
+        outputs[place].view(-1)[7] = math.nan
+
+    assert of_step(wrong).failure.startswith(f"{product}: wrong: ")
+    assert of_step(unwritten).failure == f"{product}: left 1 elements unwritten or not a number"
+
+
+def test_a_gradient_of_the_wrong_dtype_or_a_missing_one_is_refused() -> None:
+    assert of_step(lambda outputs: [*outputs[:2], outputs[2].float()]).failure == (
+        "raised MeasurementError: output dW must be torch.bfloat16 [3, 16, 8], got torch.float32 [3, 16, 8]"
+    )
+    assert of_step(lambda outputs: outputs[:2]).failure == (
+        "raised MeasurementError: the call must return 3 tensors (fwd, dX, dW), got 2"
+    )
+    assert of_step(lambda outputs: [outputs[0], outputs[2], outputs[1]]).failure == (
+        "raised MeasurementError: output dX must be torch.bfloat16 [8, 8], got torch.bfloat16 [3, 16, 8]"
+    )
+
+
+def test_results_of_a_step_that_are_handed_out_again_are_found_by_the_second_check() -> None:
+    case = small_case("ckpt")
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    y, dx, kept = (fp64(product, operands).to(torch.bfloat16) for product in case.products)
+
+    first, second = checked_twice(
+        {"cached": Prepared(launch=lambda: (y.clone(), dx.clone(), kept), out=None)}, case, operands
+    )
+
+    assert first == {"cached": ""}
+    assert second == {"cached": "dW: left 384 elements unwritten or not a number"}
+
+
+def test_a_result_of_a_step_that_is_an_input_is_refused() -> None:
+    case = small_case("ckpt")
+    operands = make_operands(case, seed=0, device=torch.device("cpu"))
+    y, dx, _ = (fp64(product, operands).to(torch.bfloat16) for product in case.products)
+
+    (first, _) = checked_twice({"view": Prepared(launch=lambda: (y, dx, operands.w), out=None)}, case, operands)
+
+    assert first == {"view": "raised MeasurementError: its output shares memory with the inputs"}
+
+
+def test_the_check_of_a_step_is_that_of_the_product_nearest_to_a_limit() -> None:
+    far = Verdict(failure="", check=Check(rel_l2=0.1, rel_l2_limit=1, worst=0.2))
+    by_norm = Verdict(failure="", check=Check(rel_l2=0.9, rel_l2_limit=1, worst=0.2))
+    by_element = Verdict(failure="", check=Check(rel_l2=0.001, rel_l2_limit=0.01, worst=0.95))
+    wrong = Verdict(failure="wrong: so", check=by_norm.check)
+
+    assert together({"fwd": far, "dX": by_norm}) is by_norm
+    assert together({"fwd": far, "dX": by_norm, "dW": by_element}) is by_element
+    assert together({"fwd": far, "dX": wrong, "dW": by_element}) == Verdict(failure="dX: wrong: so", check=wrong.check)
+    assert together({"dW": wrong}) is wrong

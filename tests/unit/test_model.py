@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import RunFileError, ShapesError
-from harness.model.case import Case
+from harness.model.case import STEPS, Case
 from harness.model.sample import Samples
 from harness.model.shape import Shape
 from tests.bench import machine, small_case
@@ -24,6 +24,15 @@ def test_flops_count_the_rows_that_exist() -> None:
 @pytest.mark.parametrize(("op", "gemms"), [("fwd", 1), ("dX", 1), ("dW", 1), ("ckpt ES", 3), ("ckpt", 4)])
 def test_a_checkpointed_step_is_three_or_four_gemms(op: str, gemms: int) -> None:
     assert small_case(op).flops == gemms * 2 * 8 * 16 * 8
+
+
+@pytest.mark.parametrize("op", STEPS)
+def test_a_step_has_the_results_of_three_products_on_its_shape_and_a_product_its_own(op: str) -> None:
+    step, dw = small_case(op), small_case("dW", out_dtype="fp32")
+
+    assert step.products == (small_case("fwd"), small_case("dX"), small_case("dW"))
+    assert dw.products == (dw,)
+    assert (step.is_step, dw.is_step) == (True, False)
 
 
 def test_bytes_read_no_weights_of_an_empty_expert_and_write_its_gradient() -> None:

@@ -41,3 +41,14 @@ def test_memory_counts_inputs_outputs_of_each_arm_and_the_reference() -> None:
 
     assert per_arm == 2 * 8 * 16
     assert memory_bytes(case, 0) >= 2 * (8 * 8 + 3 * 16 * 8)
+
+
+def test_a_step_has_all_inputs_and_needs_room_for_three_results_of_each_arm_and_two_more_sets() -> None:
+    case = small_case("ckpt")
+    operands = make_operands(case, seed=0, device=CPU)
+    inputs, outputs = 2 * (8 * 8 + 3 * 16 * 8 + 8 * 16), 2 * (8 * 16 + 8 * 8 + 3 * 16 * 8)
+    # FP64 copies of five rows of both sides and of one weight, and five results of the largest product, dW.
+    reference = 8 * (5 * (16 + 8) + 16 * 8 + 5 * 16 * 8)
+
+    assert (operands.x.shape, operands.w.shape, operands.g.shape) == ((8, 8), (3, 16, 8), (8, 16))
+    assert memory_bytes(case, 4) == inputs + 4 * outputs + 2 * outputs + reference

@@ -28,8 +28,8 @@ def environment_line(report: Report, environment: Environment) -> str:
         escape(report.heading),
         _regimes(environment),
         _groups(report, environment.groups),
-        f"revision {_revision(report.revision)}",
-        f"previous revision {_revision(report.previous_revision)}" if report.previous_revision else "",
+        f"revision {revision_text(report.revision)}",
+        f"previous revision {revision_text(report.previous_revision)}" if report.previous_revision else "",
         f"run {', '.join(escape(run) for run in environment.run_ids)}",
     ]
     return "; ".join(part for part in parts if part)
@@ -86,5 +86,6 @@ def _groups(report: Report, counts: tuple[int, ...]) -> str:
     return f"one group a row, by {groups}" if counts == (1,) else f"median of {n} {groups}"
 
 
-def _revision(revision: str) -> str:
+def revision_text(revision: str) -> str:
+    """Return a revision as Markdown; one that nobody knows stands out."""
     return "*unknown*" if revision == "unknown" else escape(revision)

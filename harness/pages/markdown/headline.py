@@ -67,8 +67,9 @@ def _warning(report: Report, standing: Standing) -> tuple[str, ...]:
             f" {percent(standing.spread_median)} apart (median spread), more than any geomean lies from 1.0"
         )
         return (f"**{text}.**",)
-    each = (f"{_class(report, g)} {percent(g.effect)} from 1.0, spread {percent(g.spread)}" for g in lost[:NAMED])
-    named = "; ".join(each)
+    named = "; ".join(
+        f"{words.row_class(report, g)} {percent(g.effect)} from 1.0, spread {percent(g.spread)}" for g in lost[:NAMED]
+    )
     more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
     of = f"{len(lost)} of {counted(len(means), 'geomean')}"
     return (f"**The spread is larger than the effect in {of}{where(report, standing)}: {named}{more}.**",)
@@ -114,11 +115,5 @@ def _means(report: Report, standing: Standing) -> str:
 
 def _mean(report: Report, geomean: Geomean) -> str:
     value = NOTHING if geomean.value is None else speedup(geomean.value)
-    of = ", ".join(part for part in (_class(report, geomean), busy_beside(report, geomean)) if part)
+    of = ", ".join(part for part in (words.row_class(report, geomean), busy_beside(report, geomean)) if part)
     return f"{value} ({of})"
-
-
-def _class(report: Report, geomean: Geomean) -> str:
-    several = len({row.case.suite for row in report.rows}) > 1
-    suite = f"{escape(geomean.suite)} " if several else ""
-    return f"{suite}{geomean.op} {escape(geomean.row_class)}"

@@ -53,7 +53,8 @@ def _launched(entry: Launches) -> str:
     parts += [_count(found, what) for found, what in ((entry.memsets, "memset"), (entry.copies, "copy")) if found.high]
     parts[0] += f" ({names})" if (names := _named(entry)) else ""
     varying = f" (not the same from call to call in {counted(entry.varying, 'row')})" if entry.varying else ""
-    return f"{escape(entry.arm)} {' and '.join(parts)}{varying}"
+    step = f" in {entry.op}" if entry.op else ""
+    return f"{escape(entry.arm)}{step} {' and '.join(parts)}{varying}"
 
 
 def _named(entry: Launches) -> str:

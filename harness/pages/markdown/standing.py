@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.model.figures import CLOCK_APART, Ratio
-from harness.model.report import Report, RowRatio, Standing
+from harness.model.report import PREVIOUS, Report, RowRatio, Standing
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.numbers import NOTHING, counted, expected_rows, percent, speedup
@@ -29,14 +30,22 @@ def results(report: Report) -> tuple[Standing, ...]:
 
 
 def standing_paragraphs(report: Report) -> tuple[Paragraph, ...]:
-    """Return what the rows say, a paragraph a column, device and regime."""
+    """Return what the rows say, a paragraph a column, device and regime; *previous* stands under what changed."""
     return tuple(
-        Paragraph(
-            title=f"{words.direction(report, standing.against)}{where(report, standing)}",
-            lines=_lines(report, standing),
-        )
+        Paragraph(title=title(report, standing), lines=sentences(_lines(report, standing)))
         for standing in results(report)
+        if standing.against != PREVIOUS
     )
+
+
+def title(report: Report, standing: Standing) -> str:
+    """Return what a standing is of: ``SOTA / cake_det in boost``."""
+    return f"{words.direction(report, standing.against)}{where(report, standing)}"
+
+
+def sentences(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines, each ended by a full stop."""
+    return tuple(f"{line}." for line in lines)
 
 
 def where(report: Report, standing: Standing) -> str:
@@ -49,6 +58,11 @@ def where(report: Report, standing: Standing) -> str:
 
 
 def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
+    return regressions(standing), gains(standing), *scatter(report, standing)
+
+
+def regressions(standing: Standing) -> str:
+    """Return how many rows are below 1.0, and the lowest."""
     low = _Side(
         name="below",
         furthest="lowest",
@@ -57,6 +71,11 @@ def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
         entries=standing.regressions,
         by_chance=1 / standing.chance_high if standing.chance_high else None,
     )
+    return f"Regressions, reported as is: {_listed(standing, low)}"
+
+
+def gains(standing: Standing) -> str:
+    """Return how many rows are above 1.0, and the highest."""
     high = _Side(
         name="above",
         furthest="highest",
@@ -65,11 +84,12 @@ def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
         entries=standing.gains,
         by_chance=standing.chance_high,
     )
-    lines = [
-        f"Regressions, reported as is: {_listed(standing, low)}",
-        f"Largest gains: {_listed(standing, high)}",
-        *_within_noise(report, standing),
-    ]
+    return f"Largest gains: {_listed(standing, high)}"
+
+
+def scatter(report: Report, standing: Standing) -> list[str]:
+    """Return how many rows the noise floor hides, the spread, and whether clocks leave a verdict."""
+    lines = _within_noise(report, standing)
     if standing.spread_rows:
         lines.append(
             f"Spread, (max - min) / median of a row's ratios: median {percent(standing.spread_median)},"
@@ -79,7 +99,7 @@ def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
         lines.append("Spread: n/a, no row has the five groups that it needs")
     if standing.regime == "boost" and standing.clock_rows:
         lines.append(_clocks(standing))
-    return tuple(f"{line}." for line in lines)
+    return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.model.case import OPS, Case
-from harness.model.report import BEST_KNOWN, SOTA, Report, RowRatio
+from harness.model.report import BEST_KNOWN, SOTA, Geomean, Report, RowRatio
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.numbers import counted, speedup_range
 
@@ -53,6 +53,13 @@ def rows(cases: Iterable[Case], *, named: int = NAMED_ROWS) -> str:
     if len(listed) <= named:
         return ", ".join(row(case) for case in listed)
     return f"{counted(len(listed), 'row')} ({by_op(listed)})"
+
+
+def row_class(report: Report, geomean: Geomean) -> str:
+    """Return whose mean it is, ``dW owner``; with the suite where the report has several."""
+    several = len({row.case.suite for row in report.rows}) > 1
+    suite = f"{escape(geomean.suite)} " if several else ""
+    return f"{suite}{geomean.op} {escape(geomean.row_class)}"
 
 
 def by_op(cases: Iterable[Case]) -> str:

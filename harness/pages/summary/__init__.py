@@ -49,8 +49,9 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
     arms = merge_arms(runs)
     pooled = pool(runs, places)
     timed = {name for row in pooled for name in row.timed}
+    timed_in_steps = {name for row in pooled if row.case.is_step for name in row.timed}
     new_arm = choose_new(arms, timed, new)
-    columns = choose_columns(arms, timed, new_arm, against)
+    columns = choose_columns(arms, timed, timed_in_steps, new_arm, against)
     rows = tuple(report_row(row, arms, new_arm, columns) for row in pooled if row.measurements)
     return Report(
         new=new_arm,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from harness.errors import UnknownName, UsageError
 from harness.model.figures import ArmFigure, ReportRow
-from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA, SOTA_ARMS
+from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA, SOTA_ARMS, STEP_BASELINE
 from harness.model.run import ArmInfo
 
 REFERENCE = "reference"
@@ -26,15 +26,24 @@ def choose_new(arms: tuple[ArmInfo, ...], timed: Collection[str], new: str | Non
 
 
 def choose_columns(
-    arms: tuple[ArmInfo, ...], timed: Collection[str], new: ArmInfo, against: Sequence[str]
+    arms: tuple[ArmInfo, ...],
+    timed: Collection[str],
+    timed_in_steps: Collection[str],
+    new: ArmInfo,
+    against: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return SOTA, best known where it can differ from SOTA, previous where it has run, and the arms asked for."""
+    """Return SOTA, best known where it can differ from SOTA, the steps' own baseline, previous, and the arms asked for.
+
+    Each where it has run, the steps' baseline where it has run in one; new is none of them.
+    """
     for name in against:
         _refuse_wrong("against", name, arms)
         if name == new.name:
             raise UsageError(f"against must name another arm than new, got {name!r} for both; choose another --new")
     can_differ = any(_is_baseline(arm, new) and arm.name in timed and arm.name not in SOTA_ARMS for arm in arms)
-    roles = ((SOTA, True), (BEST_KNOWN, can_differ), (PREVIOUS, PREVIOUS_OF.get(new.name) in timed))
+    by_hand = STEP_BASELINE in timed_in_steps and new.name != STEP_BASELINE
+    has_previous = PREVIOUS_OF.get(new.name) in timed
+    roles = ((SOTA, True), (BEST_KNOWN, can_differ), (STEP_BASELINE, by_hand), (PREVIOUS, has_previous))
     return tuple(dict.fromkeys((*(role for role, has_run in roles if has_run), *against)))
 
 

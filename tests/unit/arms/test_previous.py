@@ -120,3 +120,54 @@ def test_both_variants_are_ours_and_of_another_revision():
 
     assert all(isinstance(arm, PreviousArm) and arm.info.is_cake for arm in loaded)
     assert [arm.variant for arm in loaded] == ["det", "nondet"]
+
+
+FACADE = """
+import torch
+
+
+def grouped_mm(x, w, offs, *, deterministic=True, backend="auto"):
+    sizes = [end - start for start, end in zip([0, *offs.tolist()], offs.tolist())]
+    CALLS.append((deterministic, backend))
+    return torch.cat([rows @ weight.t() for rows, weight in zip(x.split(sizes), w.unbind())])
+
+
+CALLS = []
+"""
+ALL_THREE = {"registry.py": REGISTRY.replace("STEMS = {", 'STEMS = {"wgrad": "", '), "facade/__init__.py": FACADE}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("op", ["ckpt", "ckpt ES"])
+def test_a_step_is_computed_by_its_own_grouped_mm(name, op, opened, new_case, new_machine):
+    case = new_case(op, (3, 0, 5))
+    operands = make_operands(case, seed=0, device=CPU)
+    arm = opened(name, ALL_THREE)
+
+    assert arm.why_not(case, new_machine()) is None
+    outputs = arm.prepare(case, operands).launch()
+
+    calls = arm.kernels.module("facade").CALLS
+    assert calls == [(name == "previous_det", "auto")] * 2  # forward, and again in backward
+    for product, output in zip(case.products, outputs, strict=True):
+        torch.testing.assert_close(output.double(), fp64(product, operands), rtol=2**-8, atol=2**-8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "no program for wgrad"),
+        (ALL_THREE | {"facade/__init__.py": None}, "No module named 'cake_kernels_previous.facade'"),
+        (ALL_THREE | {"facade/__init__.py": ""}, "has no attribute 'grouped_mm'"),
+        (
+            ALL_THREE | {"facade/__init__.py": FACADE.replace(', backend="auto"', "")},
+            "got an unexpected keyword argument 'backend'",
+        ),
+    ],
+    ids=["a product without a program", "no facade", "no grouped_mm", "another signature"],
+)
+def test_what_a_revision_lacks_for_a_step_is_the_reason(changes, reason, opened, new_case, new_machine):
+    said = opened("previous_det", changes).why_not(new_case("ckpt ES"), new_machine())
+
+    assert said.startswith("revision unknown: ")
+    assert reason in said

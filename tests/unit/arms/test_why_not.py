@@ -4,6 +4,7 @@ import importlib.metadata
 
 import pytest
 
+from cake_kernels import registry
 from harness import arms
 from harness.arms import _libraries
 
@@ -13,7 +14,7 @@ NOT_X86 = (
     "dgrad_det_sm90a computes dgrad; fwd_det_sm90a computes fwd; wgrad_bf16_det_sm90a is compiled for sm_90a;"
     " wgrad_fp32_det_sm90a is compiled for sm_90a"
 )
-CKPT = "no arm of this version does {!r}, a training step with checkpointing; arms do fwd, dX, dW"
+NO_AUTOGRAD = "has no autograd form, and a checkpointed training step goes through autograd"
 
 
 @pytest.fixture
@@ -35,10 +36,34 @@ def installed(monkeypatch):
 
 @pytest.mark.parametrize("op", ["ckpt", "ckpt ES"])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_no_arm_does_a_checkpointed_step(op, device, new_case, new_machine, installed):
+def test_an_arm_of_single_products_does_no_training_step(op, device, new_case, new_machine, installed):
     answers = {name: arms.load(name).why_not(new_case(op), new_machine(device)) for name in arms.names()}
 
-    assert answers == dict.fromkeys(arms.names(), CKPT.format(op))
+    refusing = [name for name, reason in answers.items() if reason == NO_AUTOGRAD]
+    assert refusing == ["cublas_loop", "cublas_loop_graph", "cudnn", "quack"]
+
+
+@pytest.mark.parametrize("op", ["ckpt", "ckpt ES"])
+def test_a_training_step_asks_for_what_its_three_products_ask(op, new_case, new_machine, installed):
+    cpu, cuda = new_machine("cpu"), new_machine("cuda")
+
+    assert [arms.load(name).why_not(new_case(op), cuda) for name in ("cake_det", "torch_grouped_mm")] == [None, None]
+    assert [arms.load(name).why_not(new_case(op), cpu) for name in ("cublas_loop_autograd", "reference")] == [None] * 2
+    assert arms.load("torch_grouped_mm").why_not(new_case(op, N=12), cpu) == (
+        "torch._grouped_mm needs rows of whole 16 bytes: N must be a multiple of 8, got 12"
+    )
+    assert arms.load("cake_nondet").why_not(new_case(op), cuda) == (
+        f"no program for fwd (nondet, bf16 out) on sm_90a: {ALL_DET}"
+    )
+
+
+def test_a_product_that_no_program_does_is_the_reason_against_the_step(new_case, new_machine, monkeypatch):
+    fwd_and_dgrad = tuple(program for program in registry.programs() if program.op != "wgrad")
+    monkeypatch.setattr(registry, "programs", lambda: fwd_and_dgrad)
+
+    assert arms.load("cake_det").why_not(new_case("ckpt ES"), new_machine("cuda")) == (
+        "no program for wgrad (det, bf16 out) on sm_90a: dgrad_det_sm90a computes dgrad; fwd_det_sm90a computes fwd"
+    )
 
 
 @pytest.mark.parametrize(
