@@ -7,6 +7,7 @@
     python tools/try_configs.py check 256x192_c1x2_s3_b8_whole 256x192_c1x2_s3_b4_swap_slots     # the tail by plan
     python tools/try_configs.py time fwd:gate_up:4:256x192_c1x2_s3_b8 fwd:gate_up:4:256x192_c1x2_s3_b4_swap
     python tools/try_configs.py time dgrad:down:32                     # without a configuration: the one that is chosen
+    python tools/try_configs.py time dgrad:down:32r                    # groups of random sizes
 
 ``check`` compares with the FP64 product of the BF16 inputs on ragged groups, with outputs that hold NaN before and are
 surrounded by guards. ``time`` is a first look by CUDA events, in blocks (S, sustained) and with idle gaps (B, boost):
@@ -44,7 +45,7 @@ GUARD = 8
 LIMITS = {"bf16": 3e-3, "fp32": 1e-5}
 
 PROJECTIONS = {"gate_up": (4096, 6144), "down": (6144, 2048)}
-ROWS = {4: 112576, 8: 131072, 32: 131072}
+ROWS = {4: 112576, 8: 131072, 16: 131072, 32: 131072}
 FLUSH_BYTES = 256 << 20
 BLOCK_SECONDS = 0.35
 ROUNDS = 3
@@ -270,10 +271,9 @@ def run_time(task: str) -> str:
     from cake_kernels.grouped_gemm.sm90.launch import prepare
 
     op, projection, experts, names = task.split(":")
-    E, (N, K) = int(experts), PROJECTIONS[projection]
+    E, (N, K) = int(experts.removesuffix("r")), PROJECTIONS[projection]
     M = ROWS[E]
-    base, more = divmod(M, E)
-    ends = torch.tensor([base + (e < more) for e in range(E)]).cumsum(0).tolist()
+    ends = group_ends(M, E, ragged=experts.endswith("r"))
     offs = torch.tensor(ends, dtype=torch.int32, device="cuda")
     x = torch.randn(M, K, device="cuda", dtype=torch.bfloat16)
     g = torch.randn(M, N, device="cuda", dtype=torch.bfloat16)
@@ -305,6 +305,15 @@ def run_time(task: str) -> str:
         for (name, s), t in zip(sustained.items(), boost.values(), strict=True)
     ]
     return f"{op}:{projection}:{experts}  TFLOP/s (against loop, against torch) | " + " | ".join(cells)
+
+
+def group_ends(M: int, E: int, *, ragged: bool) -> list[int]:
+    """Return the cumulative ends of equal groups, or of lognormal ones with a coefficient of variation of about 0.5."""
+    import torch
+
+    weights = torch.randn(E, generator=torch.Generator().manual_seed(0), dtype=torch.float64).mul(0.47).exp()
+    shares = (weights if ragged else torch.ones(E, dtype=torch.float64)).cumsum(0)
+    return (shares / shares[-1] * M).round().long().tolist()
 
 
 def time_arms(arms: dict[str, Callable[[], object]]) -> tuple[dict[str, float], dict[str, float]]:

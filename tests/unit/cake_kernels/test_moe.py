@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from cake_kernels.moe import MoEExperts
 from cake_kernels.offsets import ends_of
 from tests.unit.cake_kernels.test_grouped_mm import calls, ops  # noqa: F401 - calls is a fixture
-from tools import train_toy
+from tools import moe_step, train_toy
 
 BF16, FP32 = torch.bfloat16, torch.float32
 E, H, I = 3, 16, 8  # noqa: E741 - the field's name
@@ -87,3 +89,19 @@ def test_a_few_steps_of_the_toy_training_follow_the_loop_of_torch_mm():
     assert ours[0] == pytest.approx(loop[0], rel=1e-2)
     assert ours == pytest.approx(loop, rel=2e-2)
     assert ours[-1] < ours[0]
+
+
+def test_the_step_that_is_timed_computes_what_the_same_layer_on_torch_does(capsys):
+    moe_step.main(["--check", "--rows", "300", "--experts", "4", "--hidden", "64", "--intermediate", "32"])
+
+    apart = float(re.search(r"outputs differ by (\S+)", capsys.readouterr().out)[1])
+    assert apart < REL_L2
+
+
+def test_a_step_is_not_timed_without_a_gpu(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(SystemExit):
+        moe_step.main([])
+
+    assert "--check compares the outputs on the CPU" in capsys.readouterr().err
