@@ -152,7 +152,7 @@ struct Tile {
 
 __device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, ClusterTile t, const Chunk& chunk,
                                         int cta_row, int cta_col) {
-    const int begin = walk.ends[t.group], end = walk.ends[t.group + 1];
+    const int begin = walk.begin_of(t.group), end = walk.end_of(t.group);
     const int row = (t.row * kClusterRows + cta_row) * kTileRows;
     Tile tile;
     tile.col = (t.column * kClusterCols + cta_col) * kTileCols;

@@ -95,7 +95,7 @@ struct TailPlan {
 
     template <typename Walk>
     __device__ __forceinline__ static int k_blocks_of(const Walk& walk, int k_blocks, int group) {
-        return k_blocks == 0                ? ceil_div(walk.ends[group + 1] - walk.ends[group], kReductionOfBlock)
+        return k_blocks == 0                ? ceil_div(walk.end_of(group) - walk.begin_of(group), kReductionOfBlock)
                : group < walk.num_groups - 1 ? k_blocks
                                              : 0;
     }

@@ -152,16 +152,29 @@ def test_wgrad_gives_every_expert_the_same_tiles_and_k_blocks_of_its_own_rows(la
 
 
 @given(launches())
-def test_groups_keep_their_order_but_those_of_wgrad_without_rows_come_last(launch: dict[str, Any]) -> None:
+def test_groups_come_in_descending_order_of_k_blocks_and_ties_in_that_of_the_experts(launch: dict[str, Any]) -> None:
     made = made_of(launch)
-    filled = [group.expert for group in made.groups if group.k_blocks]
-    empty = [group.expert for group in made.groups if not group.k_blocks]
+    keys = [(-group.k_blocks, group.expert) for group in made.groups]
 
-    assert [group.expert for group in made.groups] == filled + empty
-    assert filled == sorted(filled)
-    assert empty == sorted(empty, reverse=True)
-    assert sorted(filled + empty) == list(range(len(made.groups)))
-    assert launch["op"] == "wgrad" or empty == [len(launch["ends"])]
+    assert keys == sorted(keys)
+    assert sorted(group.expert for group in made.groups) == list(range(len(made.groups)))
+
+
+@given(launches(ops=("fwd", "dgrad")))
+def test_groups_of_rows_keep_the_order_of_the_experts(launch: dict[str, Any]) -> None:
+    made = made_of(launch)
+
+    assert [group.expert for group in made.groups] == list(range(len(launch["ends"]) + 1))
+
+
+@given(launches(ops=("wgrad",)), st.integers(1, 40))
+def test_waves_of_wgrad_that_wait_for_their_longest_tile_last_as_long_as_the_busiest_cluster(
+    launch: dict[str, Any], clusters: int
+) -> None:
+    k_blocks = [tile.k_blocks for tile in tiles(made_of(launch))]
+    waves = [k_blocks[first : first + clusters] for first in range(0, len(k_blocks), clusters)]
+
+    assert sum(map(max, waves)) == max(sum(k_blocks[cluster::clusters]) for cluster in range(clusters))
 
 
 @pytest.mark.parametrize("op", OPS)

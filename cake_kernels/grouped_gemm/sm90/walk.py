@@ -1,10 +1,14 @@
 """The tile walk in plain integers: which cluster computes which tile, and when. The device header computes the same.
 
-A cluster's tile is ``cluster_rows`` x ``cluster_columns`` elements of the output. Tiles are numbered group after group,
-those of groups without k-blocks after all others, so that full waves are alike wherever an empty group lies. Inside a
-group they are numbered in bands of ``band`` cluster rows, in a band column by column, in odd bands from the last column
-to the first, so that a band begins with the column where the one before it ended. Of C clusters, cluster c takes the
-tiles c, c + C, c + 2 C, ... and waits for no other.
+A cluster's tile is ``cluster_rows`` x ``cluster_columns`` elements of the output. Tiles are numbered group after group.
+Inside a group they are numbered in bands of ``band`` cluster rows, in a band column by column, in odd bands from the
+last column to the first, so that a band begins with the column where the one before it ended. Of C clusters, cluster c
+takes the tiles c, c + C, c + 2 C, ... and waits for no other.
+
+In wgrad the groups of most k-blocks come first, ties in the order of the experts. Clusters that begin a wave of C tiles
+together find each other's operands in the L2, but the wave lasts as long as its longest tile. With k-blocks that never
+rise, the longest is always the first one, cluster 0's: so all waves together last as long as what cluster 0 has to do
+anyway, and keeping together costs nothing. The last tiles, which may not fill a wave, are the shortest.
 
 ==========  ==========================================  ==========================================
 op          groups                                      k-blocks of each tile
@@ -88,8 +92,8 @@ class Walk:
     Attributes
     ----------
     groups
-        E + 1 (fwd and dgrad; the last one has the rows of nobody) or E (wgrad), in the order of their tiles: that of
-        the experts, but in wgrad experts without rows come last, from the last one to the first.
+        In the order of their tiles. E + 1 in fwd and dgrad, the experts' in their order and then the rows of nobody; E
+        in wgrad, k-blocks descending, then experts ascending.
     cluster_rows, cluster_columns
         Elements of a cluster's tile.
     band
@@ -157,10 +161,9 @@ def walk(
     """
     groups: list[Group] = []
     first_tile = 0
-    problems = list(enumerate(_problems(op, ends_within(ends, M), M, N, K)))
-    filled = [problem for problem in problems if problem[1][1]]
-    empty = [problem for problem in problems if not problem[1][1]]
-    for expert, (area, k_blocks) in (*filled, *reversed(empty)):
+    problems = enumerate(_problems(op, ends_within(ends, M), M, N, K))
+    # By k-blocks; the sort is stable, so ties stay in the order of the experts, as all groups of fwd and dgrad do.
+    for expert, (area, k_blocks) in sorted(problems, key=lambda problem: -problem[1][1]):
         group = Group(
             expert=expert,
             area=area,

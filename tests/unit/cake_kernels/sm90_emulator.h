@@ -392,21 +392,20 @@ inline void __syncwarp() { emulator::meet(emulator::self->warp->meeting, 32, [] 
 inline int __popc(u32 bits) { return __builtin_popcount(bits); }
 inline int atomicAdd(int* to, int value) { return (*to += value) - value; }
 
-template <typename Source>
-int shuffle(int value, Source source) {
+// Each lane names the one whose value it gets.
+inline int __shfl_sync(u32, int value, int from) {
     emulator::Warp& warp = *emulator::self->warp;
     const int lane = emulator::self->id % 32;
     warp.given[lane][0] = u32(value);
+    warp.given[lane][1] = u32(from) % 32;
     emulator::meet(warp.meeting, 32, [&] {
-        for (int i = 0; i < 32; ++i) warp.result[i] = warp.given[source(i)][0];
+        for (int i = 0; i < 32; ++i) warp.result[i] = warp.given[warp.given[i][1]][0];
     });
     return int(warp.result[lane]);
 }
-inline int __shfl_up_sync(u32, int value, int step) {
-    return shuffle(value, [=](int lane) { return lane < step ? lane : lane - step; });
-}
-inline int __shfl_sync(u32, int value, int from) {
-    return shuffle(value, [=](int) { return from; });
+inline int __shfl_up_sync(u32 lanes, int value, int step) {
+    const int lane = emulator::self->id % 32;
+    return __shfl_sync(lanes, value, lane < step ? lane : lane - step);
 }
 
 // ---- ptx/registers.cuh ---------------------------------------------------------------------------------------------
