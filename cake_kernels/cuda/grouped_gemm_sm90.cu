@@ -58,8 +58,8 @@ constexpr int kThreads = kWarpgroup * (1 + kConsumers);
 constexpr int kClusterSize = CLUSTER_M * CLUSTER_N;
 
 constexpr int kWarpgroupM = TILE_M / kConsumers;
-constexpr int kBlocksM = kWarpgroupM / kMmaM;
-constexpr int kAccumulators = TILE_N / 2;  // of a thread and a block of kMmaM rows
+constexpr int kBlocksM = kWarpgroupM / kMmaM;  // of a consumer: one, or two that are stored one after the other
+constexpr int kAccumulators = TILE_N / 2;      // of a thread and a block
 
 constexpr bool kRowsKMajor = !kWgrad;
 constexpr bool kColsKMajor = OP == 0;
@@ -94,7 +94,7 @@ constexpr int kRegistersProducer = kBlocksM * kAccumulators > 176 ? 24 : 40;
 
 static_assert(OP >= 0 && OP <= 2, "OP is 0 (fwd), 1 (dgrad) or 2 (wgrad)");
 static_assert(TAIL >= 0 && TAIL <= 2, "TAIL is 0 (plain), 1 (whole) or 2 (slots)");
-static_assert(TILE_M % (kConsumers * kMmaM) == 0, "each consumer has whole blocks of 64 rows of the MMA");
+static_assert(TILE_M == kConsumers * kBlocksM * kMmaM && kBlocksM <= 2, "a consumer has one or two blocks along M");
 static_assert(TILE_N % kSlab == 0, "the epilogue stores blocks of 64");
 static_assert(kClusterSize <= 2, "an operand is shared by at most two CTAs");
 static_assert(kRowsKMajor || kTileRows / kClusterCols % kSlab == 0, "a CTA loads whole slabs of the row operand");
@@ -333,67 +333,91 @@ __device__ __forceinline__ void zero_rows(u32 stage, int first_row) {
     named_barrier(1 + kConsumers, kConsumers * kWarpgroup);
 }
 
-// Adds one stage to the accumulators, or begins them; on return all but this stage's wgmma have read their operands.
+// Issues the wgmma of a stage for blocks kFrom .. kTo - 1, in one group; they add to the accumulators or begin them.
+template <int kFrom, int kTo>
 __device__ __forceinline__ void multiply(Accumulators& d, u32 a, u32 b, bool begin) {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / kMmaK; ++k)
 #pragma unroll
-        for (int m = 0; m < kBlocksM; ++m) {
+        for (int m = kFrom; m < kTo; ++m) {
             const u32 block = a + (m * kMmaM * kRowBytes >> 4);
             wgmma<kDescriptorHigh, kTransA, kTransB>(d[m], block + k * kStepA, b + k * kStepB, k > 0 || !begin);
         }
     wgmma_commit();
-    wgmma_wait<1>();
+}
+
+__device__ __forceinline__ void pin(float (&block)[kAccumulators]) {
+#pragma unroll
+    for (int i = 0; i < kAccumulators; ++i) pin(block[i]);
 }
 
 __device__ __forceinline__ void pin(Accumulators& d) {
 #pragma unroll
-    for (int m = 0; m < kBlocksM; ++m)
-#pragma unroll
-        for (int i = 0; i < kAccumulators; ++i) pin(d[m][i]);
+    for (int m = 0; m < kBlocksM; ++m) pin(d[m]);
 }
 
-// Computes a tile but for its last stage, which wgmma may still read; returns that stage's empty barrier, or 0. Stages
-// are released one late, when the wgmma that read them are known to be complete.
-__device__ __forceinline__ u32 accumulate(Accumulators& d, int k_length, Ring& ring, u32 smem, u32 a, u32 b, u32 empty,
-                                          bool releases) {
-    u32 used = 0;
-#pragma unroll 1
-    for (int left = k_length; left > 0; left -= kBlockK) {
-        const u32 offset = ring.stage * (kStageBytes >> 4);
+// What a consumer reads its stages through: descriptors of its operands in stage 0, and that stage's empty barrier in the
+// CTA that this thread releases stages to, if it does.
+struct Reader {
+    u32 smem;
+    u32 a;
+    u32 b;
+    u32 empty;
+    bool releases;
+    Ring ring;
+
+    // Waits for the next stage; of its rows `left` are the group's.
+    __device__ __forceinline__ void wait(int left) const {
         mbarrier_wait(full_barrier(smem, ring.stage), ring.phase);
         if (kWgrad && left < kBlockK) zero_rows(smem + ring.stage * kStageBytes, left);
-        multiply(d, a + offset, b + offset, left == k_length);
-        if (releases && used) mbarrier_arrive_cluster(used);
-        used = empty + ring.stage * 8;
+    }
+
+    __device__ __forceinline__ u32 stage_a() const { return a + ring.stage * (kStageBytes >> 4); }
+    __device__ __forceinline__ u32 stage_b() const { return b + ring.stage * (kStageBytes >> 4); }
+
+    // Goes on to the next stage; returns the barrier of the one that is left, for `release`.
+    __device__ __forceinline__ u32 advance() {
+        const u32 used = empty + ring.stage * 8;
         ring.advance();
+        return used;
+    }
+
+    // Frees a stage, whose wgmma are complete.
+    __device__ __forceinline__ void release(u32 used) const {
+        if (releases) mbarrier_arrive_cluster(used);
+    }
+};
+
+// Adds a sum's stages after the first, and returns the last one's barrier. The last stage's wgmma may still run, a group
+// for each block. Stages are released one late, when the wgmma that read them are known to be complete.
+__device__ __forceinline__ u32 accumulate(Accumulators& d, int k_length, Reader& reader, u32 used) {
+    int left = k_length - kBlockK;
+#pragma unroll 1
+    for (; left > kBlockK; left -= kBlockK) {
+        reader.wait(kBlockK);
+        multiply<0, kBlocksM>(d, reader.stage_a(), reader.stage_b(), false);
+        wgmma_wait<1>();
+        reader.release(used);
+        used = reader.advance();
+    }
+    if (left > 0) {
+        reader.wait(left);
+        multiply<0, 1>(d, reader.stage_a(), reader.stage_b(), false);
+        if constexpr (kBlocksM == 2) multiply<1, 2>(d, reader.stage_a(), reader.stage_b(), false);
+        wgmma_wait<kBlocksM>();
+        reader.release(used);
+        used = reader.advance();
     }
     return used;
 }
 
-__device__ __forceinline__ void clear(Accumulators& d) {
-#pragma unroll
-    for (int m = 0; m < kBlocksM; ++m)
-#pragma unroll
-        for (int i = 0; i < kAccumulators; ++i) d[m][i] = 0;
-}
-
-// Waits for a tile's last stage and releases it. A tile without stages is zero.
-__device__ __forceinline__ void finish(Accumulators& d, u32 used, bool releases) {
-    wgmma_wait<0>();
-    pin(d);
-    if (releases && used) mbarrier_arrive_cluster(used);
-    if (!used) clear(d);
-}
-
 // Frees a tile's stages without a look at them: for a consumer that has no element of the output.
-__device__ __forceinline__ void pass_over(int k_length, Ring& ring, u32 smem, u32 empty, bool releases) {
+__device__ __forceinline__ void pass_over(int k_length, Reader& reader) {
 #pragma unroll 1
     for (int k = 0; k < k_length; k += kBlockK) {
-        mbarrier_wait(full_barrier(smem, ring.stage), ring.phase);
-        if (releases) mbarrier_arrive_cluster(empty + ring.stage * 8);
-        ring.advance();
+        reader.wait(kBlockK);
+        reader.release(reader.advance());
     }
 }
 
@@ -475,40 +499,59 @@ __device__ __forceinline__ void add_old(float* d, const Problem& p, int expert, 
     }
 }
 
-// `adds`: to what the output holds; only where the kernel accumulates or writes FP32.
+// Stores block kBlock. `adds`: to what the output holds; only where the kernel accumulates or writes FP32.
+template <int kBlock>
 __device__ __forceinline__ void store(Accumulators& d, const Problem& p, const Tile& tile, const TensorMap& out_map,
                                       u32 staging, int consumer, u32& buffer, bool adds) {
     const bool stores = threadIdx.x % kWarpgroup == 0;
     const int num_cols = p.out_cols() - tile.col;
 #pragma unroll
-    for (int m = 0; m < kBlocksM; ++m)
+    for (int n = 0; n < TILE_N / kBlockN; ++n) {
+        const int m_offset = consumer * kWarpgroupM + kBlock * kMmaM, n_offset = n * kBlockN;
+        const int row = kSwap ? n_offset : m_offset, col = kSwap ? m_offset : n_offset;
+        if (row >= tile.num_rows || col >= num_cols) continue;  // the whole warpgroup
+        // A copy: wgmma of the other block may run, and ptxas lets nobody else write accumulators then.
+        float block[kBlockN / 2];
 #pragma unroll
-        for (int n = 0; n < TILE_N / kBlockN; ++n) {
-            const int m_offset = consumer * kWarpgroupM + m * kMmaM, n_offset = n * kBlockN;
-            const int row = kSwap ? n_offset : m_offset, col = kSwap ? m_offset : n_offset;
-            if (row >= tile.num_rows || col >= num_cols) continue;  // the whole warpgroup
-            float* block = &d[m][n * kBlockN / 2];
-            const u32 stage = staging + buffer * kStagingBytes;
-            if ((kAccumulate || kFp32) && adds) add_old(block, p, tile.expert, tile.row + row, tile.col + col);
+        for (int i = 0; i < kBlockN / 2; ++i) block[i] = d[kBlock][n * kBlockN / 2 + i];
+        const u32 stage = staging + buffer * kStagingBytes;
+        if ((kAccumulate || kFp32) && adds) add_old(block, p, tile.expert, tile.row + row, tile.col + col);
 
-            if (stores) tma_store_wait_read<STAGING - 1>();
-            named_barrier(1 + consumer, kWarpgroup);
-            stage_block(block, stage);
-            const bool whole = kWgrad || tile.num_rows - row >= kBlockRows;
-            if (whole) fence_async_proxy();
-            named_barrier(1 + consumer, kWarpgroup);
-            if (!whole) {
-                store_rows(p, stage, tile.row + row, tile.num_rows - row, tile.col + col, num_cols - col);
-            } else if (stores) {
+        if (stores) tma_store_wait_read<STAGING - 1>();
+        named_barrier(1 + consumer, kWarpgroup);
+        stage_block(block, stage);
+        const bool whole = kWgrad || tile.num_rows - row >= kBlockRows;
+        if (whole) fence_async_proxy();
+        named_barrier(1 + consumer, kWarpgroup);
+        if (!whole) {
+            store_rows(p, stage, tile.row + row, tile.num_rows - row, tile.col + col, num_cols - col);
+        } else if (stores) {
 #pragma unroll
-                for (int box = 0; box < kBoxes; ++box)
-                    tma_store(out_map, stage + box * kBoxBytes, tile.col + col + box * kStagedCols, tile.row + row,
-                              kWgrad ? tile.expert : 0);
-            }
-            // A block's place in the queue of groups is its buffer's, so a block that TMA does not store has one too.
-            if (stores) tma_store_commit();
-            buffer = (buffer + 1) % STAGING;
+            for (int box = 0; box < kBoxes; ++box)
+                tma_store(out_map, stage + box * kBoxBytes, tile.col + col + box * kStagedCols, tile.row + row,
+                          kWgrad ? tile.expert : 0);
         }
+        // A block's place in the queue of groups is its buffer's, so a block that TMA does not store has one too.
+        if (stores) tma_store_commit();
+        buffer = (buffer + 1) % STAGING;
+    }
+}
+
+// Stores a consumer's part of a tile without k-blocks.
+__device__ __forceinline__ void store_zeros(const Problem& p, const Tile& tile, int consumer) {
+    constexpr int kElements = kFp32 ? 4 : 8;  // in 16 bytes
+    constexpr int kPartRows = kSwap ? TILE_N : kWarpgroupM, kPartCols = kSwap ? kWarpgroupM : TILE_N;
+    constexpr int kChunks = kPartCols / kElements;
+    const int first_row = kSwap ? 0 : consumer * kWarpgroupM, first_col = kSwap ? consumer * kWarpgroupM : 0;
+    const i64 matrix = kWgrad ? tile.expert * p.out_expert_stride : 0;
+#pragma unroll 1
+    for (int i = threadIdx.x % kWarpgroup; i < kPartRows * kChunks; i += kWarpgroup) {
+        const int row = first_row + i / kChunks, col = tile.col + first_col + i % kChunks * kElements;
+        if (row >= tile.num_rows || col >= p.out_cols()) continue;
+        const i64 at = matrix + (tile.row + row) * p.out_row_stride + col;
+        unsigned char* to = static_cast<unsigned char*>(p.out) + at * (kFp32 ? 4 : 2);
+        *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
+    }
 }
 
 // ---- consumer: split tiles -----------------------------------------------------------------------------------------
@@ -560,11 +603,18 @@ __device__ __forceinline__ bool gather(Accumulators& d, const Problem& p, int fi
     if (!warp_uniform(named_barrier_or(1 + consumer, kWarpgroup, is_last))) return false;
     if (draws) store_relaxed(ticket, 0);
     fence_gpu();  // the others' sums are read after the ticket
-    clear(d);
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; ++i) d[m][i] = 0;
 #pragma unroll 1
     for (int i = 0; i < of; ++i) add_sum(d, sum_of(p, first_slot + i, consumer));
     return true;
 }
+
+// ---- consumer --------------------------------------------------------------------------------------------------------
+// With two blocks along M, wgmma work while a tile is stored: on the second block of the last stage while the first block
+// is stored, and on the first block of the next tile's first stage while the second block is.
 
 __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, const TensorMap& out_map, u32 smem,
                                         int cta_row, int cta_col) {
@@ -572,60 +622,95 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
     const int consumer = warp_uniform(threadIdx.x / kWarpgroup - 1), thread = threadIdx.x % kWarpgroup;
     // NOTE(sm90): opaque, since the compiler would compute these anew in each k-block.
     const int first_m = consumer * kWarpgroupM;
-    const u32 a = opaque(descriptor_low(smem) + (first_m * kRowBytes >> 4));
-    const u32 b = opaque(descriptor_low(smem + kTileABytes));
     const bool releases = thread < kClusterSize;
-    const u32 empty = opaque(map_to_cta(empty_barrier(smem, 0), releases ? thread : 0));
+    Reader reader{
+        smem,
+        opaque(descriptor_low(smem) + (first_m * kRowBytes >> 4)),
+        opaque(descriptor_low(smem + kTileABytes)),
+        opaque(map_to_cta(empty_barrier(smem, 0), releases ? thread : 0)),
+        releases,
+        Ring{},
+    };
     const u32 staging = smem + kStagingOffset + consumer * STAGING * kStagingBytes;
-    Ring ring;
     u32 buffer = 0;
     ClusterTile t{};
     Tile next{};
     Schedule schedule(walk, planned_barrier(smem));
-    bool any;
+    // Whether this consumer has elements of the output in a tile; with kAccumulate an empty group's keep their bits.
+    const auto has_output = [&](const Tile& tile) {
+        const int num_cols = p.out_cols() - tile.col;
+        const bool cta_has = tile.num_rows > 0 && num_cols > 0 && !(kAccumulate && tile.k_length == 0);
+        return cta_has && (kWgrad || first_m < (kSwap ? num_cols : tile.num_rows));
+    };
+    bool any;         // there is a next tile,
+    bool multiplies;  // and this consumer multiplies in it
     const auto locate = [&] {
+        multiplies = false;
         any = warp_uniform(schedule.any());
         if (!any) return;
         t = walk.at(schedule.chunk.tile, t.group);
         next = tile_of(p, walk, t, schedule.chunk, cta_row, cta_col);
+        multiplies = warp_uniform(has_output(next) && next.k_length > 0);
     };
     const auto locate_next = [&] {
         schedule.advance();
         locate();
     };
+
+    Accumulators d;
+    Tile tile{};
+    int summed = 0;      // rows of the tile's reduction whose sum is stored already
+    bool waits = false;  // the last block of the tile before is not stored yet,
+    bool adds = false;   // and whether it adds to the output
     locate();
     while (any) {
-        const Tile tile = next;
-        const int k_length = warp_uniform(tile.k_length);
-        const bool no_output = kWgrad ? kAccumulate && k_length == 0  // an empty group's part keeps its bits
-                               : kSwap ? first_m >= p.out_cols() - tile.col
-                                       : first_m >= tile.num_rows;
-        if (no_output) {
-            pass_over(k_length, ring, smem, empty, releases);
+        if (!multiplies) {
+            if (has_output(next)) store_zeros(p, next, consumer);
+            else pass_over(next.k_length, reader);
             locate_next();
             continue;
         }
+        const Tile before = tile;
+        if (summed == 0) tile = next;
+        const int k_length = warp_uniform(tile.k_length) - summed;
+        const bool last = !kFp32 || k_length <= kSumRows;
+        const int sum_length = last ? k_length : kSumRows;
+        reader.wait(sum_length);
+        multiply<0, 1>(d, reader.stage_a(), reader.stage_b(), true);
+        if constexpr (kBlocksM == 2) {
+            if (waits) store<1>(d, p, before, out_map, staging, consumer, buffer, adds);
+            multiply<1, 2>(d, reader.stage_a(), reader.stage_b(), true);
+        }
+        const u32 used = accumulate(d, sum_length, reader, reader.advance());
         const int of = kSplits ? warp_uniform(tile.chunk.of) : 1;
         const int first_slot = kSplits ? warp_uniform(tile.chunk.slot) : 0;
         const int slot = kSplits ? warp_uniform(first_slot + tile.chunk.index) : 0;
-        Accumulators d;
-#pragma unroll 1
-        for (int k = 0;; k += kSumRows) {
-            const bool last = !kFp32 || k_length - k <= kSumRows;
-            const u32 used = accumulate(d, last ? k_length - k : kSumRows, ring, smem, a, b, empty, releases);
-            if (last) locate_next();  // while wgmma works on the last stage
-            finish(d, used, releases);
-            if (of > 1) {
-                if (k > 0) add_sum(d, sum_of(p, slot, consumer));
-                store_sum(d, sum_of(p, slot, consumer));
-                if (!last) continue;
-                if (!gather(d, p, first_slot, of, consumer)) break;
-            }
-            store(d, p, tile, out_map, staging, consumer, buffer, kAccumulate || (k > 0 && of == 1));
-            if (last) break;
+        if (last) locate_next();  // while wgmma work on the last stage
+
+        bool stores = true;
+        if (of > 1) {
+            wgmma_wait<0>();
+            pin(d);
+            if (summed > 0) add_sum(d, sum_of(p, slot, consumer));
+            store_sum(d, sum_of(p, slot, consumer));
+            stores = last && gather(d, p, first_slot, of, consumer);
+        }
+        adds = kAccumulate || (summed > 0 && of == 1);
+        if (kFp32 && summed > 0) {  // what is added to has been stored, and is read from there
             if (thread == 0) tma_store_wait_all();
             named_barrier(1 + consumer, kWarpgroup);
+            fence_gpu();
         }
+        wgmma_wait<kBlocksM - 1>();
+        pin(d[0]);
+        if (stores) store<0>(d, p, tile, out_map, staging, consumer, buffer, adds);
+        wgmma_wait<0>();
+        pin(d);
+        reader.release(used);
+        waits = stores && multiplies;
+        if constexpr (kBlocksM == 2)
+            if (stores && !multiplies) store<1>(d, p, tile, out_map, staging, consumer, buffer, adds);
+        summed = last ? 0 : summed + kSumRows;
     }
     if (thread == 0) tma_store_wait_all();
 }
