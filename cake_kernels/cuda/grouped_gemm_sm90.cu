@@ -249,12 +249,16 @@ __device__ __forceinline__ void load_operand(const TensorMap& map, u32 smem, u32
 }
 
 // Clusters that begin their tiles together find in the L2 what another has just read. So a cluster looks, before its tile
-// number `turn`, whether all that have one have begun theirs, LOOKS times at most: a wait that aligns timing, on which no
-// result depends and which ends by itself. Two launches that run at once disturb each other's pace and nothing else.
-__device__ __forceinline__ void keep_pace(Pace& pace, int turn, int num_tiles) {
+// number `turn`, whether all that have one have begun theirs: LOOKS times at most for each k-block of the tile. Returns
+// false if they have not, and it does not wait again. A wait that aligns timing, on which no result depends and which
+// ends by itself; two launches that run at once disturb each other's pace and nothing else.
+__device__ __forceinline__ bool keep_pace(Pace& pace, int turn, int num_tiles, int k_length, bool waits) {
     add_relaxed(&pace.begun, 1);
     const int all = min(num_tiles, (turn + 1) * int(num_clusters()));
-    for (int look = 0; look < LOOKS && load_relaxed(&pace.begun) < all; ++look) continue;
+    const int looks = waits ? ceil_div(k_length, kBlockK) * LOOKS : 0;
+    for (int look = 0; look < looks; ++look)
+        if (load_relaxed(&pace.begun) >= all) return true;
+    return false;
 }
 
 __device__ __forceinline__ void leave_pace(Pace& pace) {
@@ -274,11 +278,13 @@ __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, cons
     ClusterTile t{};
     const int num_tiles = walk.num_tiles();
     const bool first_cta = cta_row + cta_col == 0;
+    bool in_step = true;
     int turn = 0;
     for (Schedule schedule(walk, planned_barrier(smem)); schedule.any(); schedule.advance()) {
         t = walk.at(schedule.chunk.tile, t.group);
         const Tile tile = tile_of(p, walk, t, schedule.chunk, cta_row, cta_col);
-        if (LOOKS && first_cta && schedule.in_full_waves()) keep_pace(*p.pace, turn++, num_tiles);
+        if (LOOKS && first_cta && schedule.in_full_waves())
+            in_step = keep_pace(*p.pace, turn++, num_tiles, tile.k_length, in_step);
         const int k_end = tile.k_begin + tile.k_length;
 #pragma unroll 1
         for (int k = tile.k_begin; k < k_end; k += kBlockK) {

@@ -30,8 +30,11 @@ MAX_EXTENT = 2**31 - 1 - 1024
 SMALL_GROUP_ROWS = 1536
 """Below this many rows a group, cluster tiles of 128 rows leave less empty than those of 256 or 384 gain."""
 
-LARGE_GROUP_ROWS = 8192
+LARGE_GROUP_ROWS = 4096
 """From this many rows a group on, the rows that a cluster tile of 384 leaves empty cost less than the tile gains."""
+
+LOOKS = 16
+"""For each k-block of a tile: a look takes some 0.2 us, so that a wait may last about three times as long as a tile."""
 
 Tail = Literal["plain", "whole", "slots"]
 """What becomes of the tiles after the last full wave; see :class:`Config`."""
@@ -56,8 +59,8 @@ class Config:
     band
         Cluster rows of a band of the tile walk.
     looks
-        How often a cluster looks, before each of its tiles, whether the others have begun theirs; 0: it does not wait.
-        Only in full waves where the tail is placed by plan.
+        How often for each k-block of a tile a cluster looks, before it begins the tile, whether the others have begun
+        theirs; 0: it does not wait. Only in full waves where the tail is placed by plan.
     tail
         ``plain``: the tiles after the last full wave are walked on as before. ``whole``: they are placed by
         :func:`.plan.plan` with ``split="never"``; the bits are those of ``plain``. ``slots``: with ``split="gain"``,
@@ -101,7 +104,7 @@ class Config:
 
     @property
     def name(self) -> str:
-        """``256x192_c1x2_s3_b8``; then ``_swap`` where the roles are exchanged, ``_l4`` for four looks, the tail."""
+        """``256x192_c1x2_s3_b8``; then ``_swap`` for exchanged roles, ``_l4`` for four looks a k-block, the tail."""
         tile = f"{self.tile_m}x{self.tile_n}_c{self.cluster_m}x{self.cluster_n}_s{self.stages}_b{self.band}"
         marks = ("_swap" * self.swap, f"_l{self.looks}" * (self.looks > 0), f"_{self.tail}" * (self.tail != "plain"))
         return tile + "".join(marks)
@@ -254,16 +257,16 @@ class Kernel:
         )
 
 
-STRAIGHT = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8)
+STRAIGHT = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8, looks=LOOKS)
 """The output's columns in steps of 384."""
 
-SWAPPED = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=True, band=4)
+SWAPPED = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=True, band=4, looks=LOOKS)
 """The output's rows in steps of 384."""
 
-NARROW = Config(tile_m=128, tile_n=256, cluster_m=2, cluster_n=1, stages=3, swap=False, band=8)
+NARROW = Config(tile_m=128, tile_n=256, cluster_m=2, cluster_n=1, stages=3, swap=False, band=8, looks=LOOKS)
 """256 x 256 a cluster: where the others would leave too much empty."""
 
-FLAT = Config(tile_m=128, tile_n=256, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8)
+FLAT = Config(tile_m=128, tile_n=256, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8, looks=LOOKS)
 """128 x 512 a cluster: for small groups."""
 
 CONFIGS = (STRAIGHT, SWAPPED, NARROW, FLAT)

@@ -49,17 +49,17 @@ class Problem(ctypes.Structure):
         offs: torch.Tensor,
         out: torch.Tensor,
         layout: Layout,
-        pace: torch.Tensor,
+        pace: int,
         workspace: Workspace | None,
         *,
         M: int,
         N: int,
         K: int,
     ) -> Problem:
-        """Return what the kernel is told beside its maps; ``layout`` is that of ``out``."""
+        """Return what the kernel is told beside its maps; ``layout`` is that of ``out``, ``pace`` an address."""
         shared = (workspace.slots.data_ptr(), workspace.tickets.data_ptr()) if workspace else (None, None)
         strides = layout.row_stride, layout.stack_stride
-        return cls(offs.data_ptr(), out.data_ptr(), *strides, pace.data_ptr(), *shared, offs.numel(), M, N, K)
+        return cls(offs.data_ptr(), out.data_ptr(), *strides, pace, *shared, offs.numel(), M, N, K)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +110,17 @@ class _Resident:
     clusters
         How many of them the device can run at once.
     pace
-        int32 [2]: how far the clusters of a launch are; zeros between launches.
+        int32 [clusters + 1, 2]: row C tells how far the clusters of a launch of C are; zeros between launches. Launches
+        that run at once may share a row, which then misleads their waits; a row for each C, so that they leave zeros.
     """
 
     kernel: LoadedKernel
     clusters: int
     pace: torch.Tensor
+
+    def pace_of(self, clusters: int) -> int:
+        """Return the address of a row of ``pace``."""
+        return self.pace.data_ptr() + clusters * self.pace.stride(0) * self.pace.element_size()
 
 
 def prepare(
@@ -184,7 +189,7 @@ def prepare(
     layouts = [Layout.of(tuple(t.shape), t.stride()) for t in (a, b, out)]
     numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
     tiles = config.max_tiles(op, **sizes)
-    clusters = min(resident.clusters, config.max_clusters)
+    clusters = resident.clusters
     if config.tail != "slots":  # whose tail may be split over more clusters than there are tiles
         clusters = min(clusters, tiles)
     workspace = Workspace.of(config, clusters=clusters, tiles=tiles, device=a.device)
@@ -192,7 +197,7 @@ def prepare(
         encode(numbers.rows, a.data_ptr(), f"the first operand of {op}"),
         encode(numbers.cols, b.data_ptr(), f"the second operand of {op}"),
         encode(numbers.out, out.data_ptr(), f"the output of {op}"),
-        Problem.of(offs, out, layouts[2], resident.pace, workspace, M=M, N=N, K=K),
+        Problem.of(offs, out, layouts[2], resident.pace_of(clusters), workspace, M=M, N=N, K=K),
         grid=(clusters * config.cluster_size, 1, 1),
         block=(THREADS, 1, 1),
         cluster=(config.cluster_size, 1, 1),
@@ -210,15 +215,17 @@ def _resident(kernel: Kernel, device: int) -> _Resident:
     build = kernel.build
     cubin = jit.compile(build.source, arch=facts(device).arch, defines=build.defines)
     loaded = jit.load(cubin, device=device).kernel(build.symbol, smem_bytes=build.smem_bytes)
-    pace = torch.zeros(2, dtype=torch.int32, device=torch.device("cuda", device))
+    clusters = _resident_clusters(loaded, kernel.config, device)
+    pace = torch.zeros(clusters + 1, 2, dtype=torch.int32, device=torch.device("cuda", device))
     torch.cuda.current_stream(device).synchronize()  # zeros for a launch on any stream
-    return _Resident(loaded, _resident_clusters(loaded, kernel.config.cluster_size, device), pace)
+    return _Resident(loaded, clusters, pace)
 
 
-def _resident_clusters(kernel: LoadedKernel, cluster_size: int, device: int) -> int:
-    if cluster_size == 1:
-        return facts(device).sms
-    clusters = kernel.max_active_clusters(cluster=(cluster_size, 1, 1), block=(THREADS, 1, 1))
+def _resident_clusters(kernel: LoadedKernel, config: Config, device: int) -> int:
+    if config.cluster_size == 1:
+        clusters = facts(device).sms
+    else:
+        clusters = kernel.max_active_clusters(cluster=(config.cluster_size, 1, 1), block=(THREADS, 1, 1))
     if clusters < 1:
         raise DriverError(f"device {device} must run at least one cluster of {kernel.name} at once, it can run none")
-    return clusters
+    return min(clusters, config.max_clusters)

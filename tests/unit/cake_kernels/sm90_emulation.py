@@ -91,7 +91,7 @@ def emulate(
     workspace = Workspace.of(kernel.config, clusters=clusters, tiles=tiles, device=out.device)
     if workspace:
         workspace.slots.fill_(slots)
-    problem = Problem.of(ends, out, layouts[2], pace, workspace, M=M, N=N, K=K)
+    problem = Problem.of(ends, out, layouts[2], pace.data_ptr(), workspace, M=M, N=N, K=K)
     in_order = (ctypes.c_uint32 * clusters)(*(range(clusters) if order is None else order))
     error = _library(kernel, edit).emulate(array, ctypes.byref(problem), in_order, clusters, seed, lazy)
     if error is not None:

@@ -31,6 +31,7 @@ def the_launch(stream):
 
 
 LAUNCHED = []
+PACE = torch.zeros(67, 2, dtype=torch.int32)
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def loaded(monkeypatch):
 
     def resident(kernel, device):
         asked.append(SimpleNamespace(kernel=kernel, device=device, fake=FakeKernel()))
-        return launch._Resident(asked[-1].fake, 66, torch.zeros(2, dtype=torch.int32))
+        return launch._Resident(asked[-1].fake, 66, PACE)
 
     monkeypatch.setattr(launch, "_resident", resident)
     monkeypatch.setattr(launch, "encode", lambda numbers, address, what: (what, address))
@@ -92,6 +93,7 @@ def test_no_more_clusters_are_launched_than_there_can_be_tiles(loaded, op, confi
 
     assert loaded[0].kernel.config == config
     assert loaded[0].fake.shape == ((2 * clusters, 1, 1), (384, 1, 1), (2, 1, 1))
+    assert loaded[0].fake.problem.pace == PACE[clusters].data_ptr()
 
 
 def test_no_more_clusters_are_launched_than_are_resident(loaded):
