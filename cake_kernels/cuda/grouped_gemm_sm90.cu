@@ -418,13 +418,17 @@ __device__ __forceinline__ u32 accumulate(Accumulators& d, int k_length, Reader&
     return used;
 }
 
-// Frees a tile's stages without a look at them: for a consumer that has no element of the output.
-__device__ __forceinline__ void pass_over(int k_length, Reader& reader) {
+// Frees a tile's stages without a look at them: for a consumer that has no element of the output. Only who releases waits
+// for each stage. The others wait for them: a thread that lags, or is ahead, by two phases of a stage would take one for
+// the other, and no wgmma keeps the warps together here.
+__device__ __forceinline__ void pass_over(int k_length, Reader& reader, int consumer) {
 #pragma unroll 1
     for (int k = 0; k < k_length; k += kBlockK) {
-        reader.wait(kBlockK);
+        if (reader.releases) reader.wait(kBlockK);
         reader.release(reader.advance());
     }
+    __syncwarp();
+    named_barrier(1 + consumer, kWarpgroup);
 }
 
 // ---- consumer: the epilogue ----------------------------------------------------------------------------------------
@@ -672,7 +676,7 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
     while (any) {
         if (!multiplies) {
             if (has_output(next)) store_zeros(p, next, consumer);
-            else pass_over(next.k_length, reader);
+            else pass_over(next.k_length, reader, consumer);
             locate_next();
             continue;
         }
