@@ -104,7 +104,7 @@ static_assert(kWgrad || (!kFp32 && !kAccumulate), "only wgrad writes FP32 or acc
 using Walk = TileWalk<!kWgrad, kTileRows * kClusterRows, BAND>;
 using Plan = TailPlan<MAX_CLUSTERS>;
 
-static_assert(sizeof(Plan) == 4 * (12 * MAX_CLUSTERS + 11), "config.py reserves as much shared memory");
+static_assert(sizeof(Plan) == 4 * (12 * MAX_CLUSTERS + 10), "config.py reserves as much shared memory");
 
 // How far the clusters of a launch are; zeros between launches.
 struct Pace {

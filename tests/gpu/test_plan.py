@@ -81,7 +81,14 @@ def test_the_device_plans_1024_experts_as_the_model_does(op):
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize(
-    "sizes", [(54037, 27018, 18012, 13509), (13509, 18012, 27018, 54037), (37526, 37525, 37525, 0)]
+    "sizes",
+    [
+        (28144,) * 4,
+        (14072,) * 8,
+        (54037, 27018, 18012, 13509),
+        (13509, 18012, 27018, 54037),
+        (37526, 37525, 37525, 0),
+    ],
 )
 def test_a_plan_is_the_same_each_time(sizes, split):
     ends = list(accumulate(sizes))

@@ -4,11 +4,21 @@ from itertools import accumulate, chain
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cake_kernels.grouped_gemm.sm90.config import choose
-from cake_kernels.grouped_gemm.sm90.plan import FIXUP, MAX_CLUSTERS, MIN_CHUNK, Plan, cost, max_slots, plan
+from cake_kernels.grouped_gemm.sm90.plan import (
+    FIXUP,
+    MAX_CHUNKS,
+    MAX_CLUSTERS,
+    MIN_CHUNK,
+    Chunk,
+    Plan,
+    cost,
+    max_slots,
+    plan,
+)
 from cake_kernels.grouped_gemm.sm90.walk import Walk, walk
 from harness import cases, shapes
 from harness.model.case import Case
@@ -25,7 +35,7 @@ CLUSTERS = 66
 
 
 @st.composite
-def walks(draw: st.DrawFn) -> Walk:
+def short_tiles(draw: st.DrawFn) -> Walk:
     """Tiles of 64 x 64, of many k-blocks or few, of groups that are even, uneven or empty."""
     op = draw(st.sampled_from(sorted(OPS.values())))
     sizes = draw(st.lists(st.sampled_from([0, 0, 1, 64, 500, 1000]) | st.integers(0, 4000), min_size=1, max_size=24))
@@ -35,20 +45,36 @@ def walks(draw: st.DrawFn) -> Walk:
     return walk(op, ends, M=M, N=N, K=K, cluster_rows=64, cluster_columns=64, band=draw(st.integers(1, 4)))  # type: ignore[arg-type]
 
 
+@st.composite
+def long_tiles(draw: st.DrawFn) -> Walk:
+    """Few groups of dW, whose tiles are worth splitting."""
+    k_blocks = draw(st.lists(st.sampled_from([100, 1000]) | st.integers(0, 2000), min_size=1, max_size=6))
+    ends = [64 * end for end in accumulate(k_blocks)]
+    extents = {"M": ends[-1], "N": 64 * draw(st.integers(1, 200)), "K": 64}
+    return walk("wgrad", ends, **extents, cluster_rows=64, cluster_columns=64, band=4)
+
+
+walks = st.one_of(short_tiles(), long_tiles())
+
+
+@st.composite
+def equal_loads(draw: st.DrawFn) -> tuple[Walk, int]:
+    """Full waves of tiles that are alike, and a tail of at least half a wave of them; the clusters."""
+    count = draw(st.integers(2, MAX_CLUSTERS))
+    tiles = draw(st.integers(1, 3)) * count + draw(st.integers(-(-count // 2), count - 1))
+    k_blocks = draw(st.integers(20, 5000))
+    ends, extents = [64 * k_blocks], {"M": 64 * k_blocks, "N": 64 * tiles, "K": 64}
+    return walk("wgrad", ends, **extents, cluster_rows=64, cluster_columns=64, band=4), count
+
+
 clusters = st.sampled_from([1, 2, 66, MAX_CLUSTERS]) | st.integers(1, MAX_CLUSTERS)
-plans = st.builds(lambda made, count, split: plan(made, count, split=split), walks(), clusters, st.sampled_from(SPLITS))
+plans = st.builds(lambda made, count, split: plan(made, count, split=split), walks, clusters, st.sampled_from(SPLITS))
 
 
 def plain_makespan(made: Walk, count: int) -> int:
-    return max(
-        sum(cost(made.groups[made.tile(number).group]) for number in made.tiles_of(cluster, count))
-        for cluster in range(count)
-    )
-
-
-def dealt(made: Plan) -> list[int]:
-    """Return each cluster's k-blocks, counted piece by piece."""
-    return [sum(max(len(chunk.k), 1) for chunk in made.work_of(cluster)) for cluster in range(made.clusters)]
+    """Return how long the plain walk takes: a wave, which all begin together, as long as its longest tile."""
+    k_blocks = [made.tile(number).k_blocks for number in range(made.num_tiles)]
+    return sum(max(k_blocks[begin : begin + count]) for begin in range(0, len(k_blocks), count))
 
 
 @given(plans)
@@ -95,10 +121,33 @@ def test_a_chunk_of_a_split_tile_has_the_fewest_k_blocks_or_more(made: Plan) -> 
 
 
 @given(plans)
-def test_a_cluster_shares_at_most_its_first_and_its_last_tile_of_the_tail(made: Plan) -> None:
-    for chunks in made.chunks:
-        assert all(chunk.of == 1 for chunk in chunks[1:-1])
-        assert [chunk.index for chunk in chunks[1:]] == [0] * len(chunks[1:])
+def test_a_tile_has_no_more_than_the_most_chunks(made: Plan) -> None:
+    assert max(made.tickets.values(), default=0) <= MAX_CHUNKS
+
+
+def owned(made: Plan) -> list[tuple[int, tuple[Chunk, ...]]]:
+    """Return each tail tile and what its owner computes of the tail; the least-loaded cluster owns the first one."""
+    order = sorted(range(made.clusters), key=lambda cluster: made.loads[cluster])
+    return [(tile, made.chunks[cluster]) for tile, cluster in zip(made.tail, order, strict=False)]
+
+
+@given(plans)
+def test_the_owner_of_a_split_tile_computes_its_head_and_nothing_else_of_the_tail(made: Plan) -> None:
+    for tile, chunks in owned(made):
+        if tile in made.tickets:
+            # An owner that is as full as the fullest has no room for a head.
+            assert [(chunk.tile, chunk.k.start, chunk.index) for chunk in chunks] in ([(tile, 0, 0)], [])
+
+
+@given(equal_loads())
+def test_with_equal_loads_owners_and_helpers_are_in_step(launch: tuple[Walk, int]) -> None:
+    made = plan(*launch, split="gain")
+    assume(made.placement == "split")
+
+    heads = {(len(chunks), chunks[0].k.start, chunks[0].k.stop) for _, chunks in owned(made)}
+    begins = {chunks[0].k.start for chunks in made.chunks[len(made.tail) :] if chunks}
+    assert len(heads) == 1
+    assert heads == {(1, 0, begin) for begin in begins}
 
 
 @given(plans)
@@ -117,14 +166,34 @@ def test_the_tail_is_less_than_a_wave_and_begins_after_full_waves(made: Plan) ->
 
 @given(plans)
 def test_no_cluster_has_more_than_the_bound_or_the_makespan_says(made: Plan) -> None:
-    loads = dealt(made)
+    last = [load + sum(len(c.k) for c in chunks) for load, chunks in zip(made.loads, made.chunks, strict=True)]
+    work = sum(len(chunk.k) for cluster in range(made.clusters) for chunk in made.work_of(cluster))
 
-    assert max(loads) == made.makespan <= made.bound
+    assert max(last) <= made.bound
+    assert made.before + max(last) == made.makespan
     assert made.ideal <= made.makespan
-    assert sum(loads) <= made.ideal * made.clusters < sum(loads) + made.clusters
+    assert work <= made.ideal * made.clusters < work + made.clusters
 
 
-@given(walks(), clusters)
+@given(plans)
+def test_the_first_tile_of_a_full_wave_is_its_longest_one(made: Plan) -> None:
+    k_blocks = [made.walk.tile(number).k_blocks for number in range(made.tail.start)]
+
+    for begin in range(0, made.tail.start, made.clusters):
+        assert k_blocks[begin] == max(k_blocks[begin : begin + made.clusters])
+
+
+@given(plans)
+def test_a_split_exceeds_the_largest_load_or_the_ideal_by_no_more_than_rounding(made: Plan) -> None:
+    longest = max((cost(made.walk.groups[made.walk.tile(number).group]) for number in made.tail), default=0)
+    between_cuts = max(MIN_CHUNK, -(-longest // (MAX_CHUNKS - 2)))
+
+    if made.placement == "split":
+        mean = -(-(sum(made.loads) + sum(made.walk.tile(number).k_blocks for number in made.tail)) // made.clusters)
+        assert made.bound <= max(*made.loads, mean) + between_cuts - 1 + 2 * (MIN_CHUNK - 1)
+
+
+@given(walks, clusters)
 def test_a_plan_is_never_longer_than_the_plain_walk_and_a_split_gains_what_it_costs(made: Walk, count: int) -> None:
     plain = plain_makespan(made, count)
     never, no_room, gain = (plan(made, count, split=split) for split in SPLITS)
@@ -146,7 +215,7 @@ def test_what_is_placed_plain_is_where_the_walk_takes_it(made: Plan) -> None:
             assert tiles == list(made.walk.tiles_of(cluster, made.clusters))
 
 
-@given(walks(), clusters)
+@given(walks, clusters)
 def test_no_room_splits_only_where_a_cluster_had_more_than_the_largest_load_and_a_share(made: Walk, count: int) -> None:
     never, no_room = plan(made, count, split="never"), plan(made, count, split="no_room")
     tail = sum(cost(made.groups[made.tile(number).group]) for number in never.tail)
@@ -157,7 +226,7 @@ def test_no_room_splits_only_where_a_cluster_had_more_than_the_largest_load_and_
         assert no_room == never
 
 
-@given(walks(), clusters)
+@given(walks, clusters)
 def test_where_all_tiles_cost_the_same_slack_finds_room_if_there_is_any(made: Walk, count: int) -> None:
     never = plan(made, count, split="never")
     costs = {cost(made.groups[made.tile(number).group]) for number in never.tail}
@@ -165,12 +234,12 @@ def test_where_all_tiles_cost_the_same_slack_finds_room_if_there_is_any(made: Wa
         return
     (each,) = costs
 
-    fewer = never.makespan - 1
+    fewer = never.makespan - never.before - 1
     room = sum((fewer - load) // each for load in never.loads if load <= fewer)
     assert fewer < max(never.loads) or room < len(never.tail)
 
 
-@given(walks(), clusters, st.sampled_from(SPLITS))
+@given(walks, clusters, st.sampled_from(SPLITS))
 def test_a_plan_follows_from_the_walk_and_the_clusters_alone(made: Walk, count: int, split: Any) -> None:
     again = Walk(
         groups=tuple(made.groups),

@@ -147,7 +147,7 @@ class Config:
     @property
     def _smem_without_staging(self) -> int:
         tiles = self.stages * (self.tile_m + self.tile_n) * BLOCK_K * 2
-        plan = 0 if self.tail == "plain" else 8 + 4 * (12 * self.max_clusters + 11)  # its barrier, and TailPlan
+        plan = 0 if self.tail == "plain" else 8 + 4 * (12 * self.max_clusters + 10)  # its barrier, and TailPlan
         return tiles + 2 * self.stages * 8 + 3 * (MAX_EXPERTS + 2) * 4 + plan
 
     @property

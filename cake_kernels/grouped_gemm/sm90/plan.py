@@ -11,9 +11,9 @@ order of arrival. The device header ``tail_plan.cuh`` computes the same. docs/ta
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import Literal
 
 from ...errors import ArgumentError
@@ -21,6 +21,12 @@ from .walk import Group, Walk
 
 MIN_CHUNK = 8
 """Fewest k-blocks of a chunk of a split tile; CUTLASS' stream-K has the same (``min_iters_per_sk_unit_``)."""
+
+MAX_CHUNKS = 8
+"""Most chunks of a split tile: the last to arrive reads all their partial sums, some 2 us each by estimate.
+
+Not measured yet; 3 at least.
+"""
 
 FIXUP = 8
 """k-blocks that a launch may lose by splitting: a split must gain more.
@@ -78,14 +84,14 @@ class Plan:
     tail
         Numbers of the tail's tiles. Before them lie full waves, after them tiles without k-blocks.
     loads
-        [C] k-blocks of each cluster without the tail. See :func:`cost`.
+        [C] k-blocks of each cluster in the last full wave, which all begin together. See :func:`cost`.
     placement
         ``plain``: each tail tile stays where the plain walk takes it. ``slack``: whole, on the least-loaded clusters.
         ``split``: cut along the reduction.
     chunks
         [C] what each cluster computes of the tail, in ascending order of tiles.
     bound
-        No cluster has more k-blocks than this.
+        No cluster has more k-blocks than this in the last full wave and the tail.
     """
 
     walk: Walk
@@ -97,9 +103,15 @@ class Plan:
     bound: int
 
     @property
+    def before(self) -> int:
+        """k-blocks before the last full wave: of each wave those of its first tile, no other one of it has more."""
+        firsts = range(0, self.tail.start - self.clusters, self.clusters)
+        return sum(_cost_of(self.walk, number) for number in firsts)
+
+    @property
     def makespan(self) -> int:
-        """k-blocks of the cluster that has most."""
-        return max(
+        """k-blocks until the last cluster has done the tail, if all begin each full wave together."""
+        return self.before + max(
             load + sum(max(len(chunk.k), 1) for chunk in chunks)
             for load, chunks in zip(self.loads, self.chunks, strict=True)
         )
@@ -107,7 +119,7 @@ class Plan:
     @property
     def ideal(self) -> int:
         """k-blocks of a cluster if all were shared evenly, rounded up: no plan has less."""
-        return _ceil_div(sum(len(_numbers(group)) * cost(group) for group in self.walk.groups), self.clusters)
+        return _ceil_div(sum(len(_numbers(group)) * group.k_blocks for group in self.walk.groups), self.clusters)
 
     @property
     def tickets(self) -> dict[int, int]:
@@ -163,7 +175,7 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
     total = sum(len(_numbers(group)) * cost(group) for group in walk.groups)
     _check(clusters, total)
     tail = _tail(walk, clusters)
-    costs = [cost(walk.groups[walk.tile(number).group]) for number in tail]
+    costs = [_cost_of(walk, number) for number in tail]
     loads = _loads(walk, clusters, tail)
 
     plain, slack = range(len(tail)), _homes_by_slack(loads, costs)
@@ -172,11 +184,11 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
     makespan = _makespan(loads, costs, homes)
     fits = makespan <= max(loads) + _ceil_div(sum(costs), clusters)
 
-    cut = None if split == "never" or (split == "no_room" and fits) else _Cut.of(loads, costs)
-    if cut is not None and makespan - cut.makespan(loads) > FIXUP:
+    deal = None if split == "never" or (split == "no_room" and fits) else _Deal.of(loads, costs)
+    if deal is not None and makespan - deal.makespan(loads) > FIXUP:
         placement: Placement = "split"
-        chunks = cut.chunks(walk, tail, costs, clusters)
-        bound = cut.level + 2 * (MIN_CHUNK - 1)
+        chunks = deal.chunks(walk, tail)
+        bound = deal.level + 2 * (MIN_CHUNK - 1)
     else:
         placement = "slack" if by_slack else "plain"
         chunks = tuple(
@@ -184,7 +196,7 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
             for cluster in range(clusters)
         )
         # Whoever gets a tile by its slack had no more than the mean before.
-        bound = total // clusters + max(costs, default=0)
+        bound = (sum(loads) + sum(costs)) // clusters + max(costs, default=0)
     return Plan(
         walk=walk,
         clusters=clusters,
@@ -199,7 +211,8 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
 def max_slots(clusters: int, tiles: int) -> int:
     """Return how many partial sums a launch of at most ``tiles`` tiles can have: a slot each holds them all.
 
-    The tail has less than C tiles, and C clusters make less than C cuts.
+    The tail has T tiles, less than C. Their chunks are at most T heads, and for each tile with a remainder one more and
+    one for each cut into it. Cuts lie between clusters that own no such tile, so that these are less than C together.
     """
     return min(tiles, clusters - 1) + clusters - 1
 
@@ -224,28 +237,9 @@ def _tail(walk: Walk, clusters: int) -> range:
 
 
 def _loads(walk: Walk, clusters: int, tail: range) -> tuple[int, ...]:
-    """Return each cluster's k-blocks without the tail.
-
-    Of n consecutive tiles each cluster has n // C, and n % C clusters that follow each other (the last one is followed
-    by the first) have one more: the differences between neighbours say it in at most four numbers a group.
-    """
-    everyone = 0
-    steps = [0] * (clusters + 1)
-    for group in walk.groups:
-        numbers = _numbers(group)
-        before = range(numbers.start, min(numbers.stop, tail.start))
-        after = range(max(numbers.start, tail.stop), numbers.stop)
-        for part in (before, after):
-            rounds, more = divmod(len(part), clusters)
-            begin = part.start % clusters
-            end = begin + more
-            everyone += rounds * cost(group)
-            steps[begin] += cost(group)
-            if end > clusters:
-                steps[0] += cost(group)
-                end -= clusters
-            steps[end] -= cost(group)
-    return tuple(everyone + more for more in accumulate(steps[:clusters]))
+    """Return each cluster's k-blocks in the last full wave; zeros if there is none."""
+    wave = range(tail.start - clusters, tail.start) if tail.start else ()
+    return tuple(_cost_of(walk, number) for number in wave) or (0,) * clusters
 
 
 def _makespan(loads: Sequence[int], costs: Sequence[int], homes: Sequence[int]) -> int:
@@ -270,70 +264,133 @@ def _homes_by_slack(loads: Sequence[int], costs: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cut:
-    """The tail's k-blocks in a row, tile after tile, dealt to the least-loaded clusters in order of their loads.
+class _Deal:
+    """The tail's k-blocks, dealt to the clusters in order of their loads. Of these, number r is *part* r.
+
+    Part i owns tail tile i and gets its head. What heads leave of the tiles, the remainders, lies in a row, tile after
+    tile: the first ones are dealt whole, what is left of the row is cut.
 
     Attributes
     ----------
     order
-        The clusters that get some.
+        [C] clusters, the least-loaded one first; ties in order.
     level
-        Up to which the tail would fill them if it could be cut anywhere.
-    cuts
-        [len(order) + 1] ``order[r]`` gets the k-blocks ``cuts[r]:cuts[r + 1]`` of the row.
+        Up to which the parts are filled.
+    heads
+        [T] k-blocks of tail tile i that part i gets.
+    starts
+        [T + 1] the remainder of tail tile i is ``starts[i]:starts[i + 1]`` of the row.
+    whole
+        [C + 1] part r gets the remainders of the tail tiles ``whole[r]:whole[r + 1]``.
+    ends
+        [C + 1] where the parts fill up: of the row after those, part r has room for ``ends[r]:ends[r + 1]``.
     """
 
     order: tuple[int, ...]
     level: int
-    cuts: tuple[int, ...]
+    heads: tuple[int, ...]
+    starts: tuple[int, ...]
+    whole: tuple[int, ...]
+    ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, loads: Sequence[int], costs: Sequence[int]) -> _Cut | None:
-        """Return the cut, or None: the tail has less than a chunk."""
-        filled = sum(costs)  # the tail, and what the clusters of `order` have
-        order: list[int] = []
-        for cluster in sorted(range(len(loads)), key=lambda cluster: loads[cluster]):
-            # The level with this one too must leave it a chunk. After one that gets none, none does.
-            if filled + loads[cluster] < (len(order) + 1) * (loads[cluster] + MIN_CHUNK):
-                break
-            order.append(cluster)
-            filled += loads[cluster]
-        if not order:
-            return None
-        level = _ceil_div(filled, len(order))
-        starts = list(accumulate(costs, initial=0))
-        ends = accumulate((level - loads[cluster] for cluster in order), initial=0)
-        return cls(order=tuple(order), level=level, cuts=tuple(_legal_cut(starts, end) for end in ends))
+    def of(cls, loads: Sequence[int], costs: Sequence[int]) -> _Deal:
+        """Return the deal up to a level at which nothing is left over, which bisection finds.
+
+        The lowest one to try is the largest load, or the mean if that is more: no makespan is less. At the highest one
+        nothing is left over: each part has room for what would fill it up to the lowest, and for the most that can be
+        lost of that, less than the fewest k-blocks between two cuts.
+        """
+        low = max(*loads, _ceil_div(sum(loads) + sum(costs), len(loads)))
+        high = low + _least_between_cuts(max(costs, default=0)) - 1
+        while low < high:
+            level = (low + high) // 2
+            if cls.at(level, loads, costs).is_complete:
+                high = level
+            else:
+                low = level + 1
+        return cls.at(low, loads, costs)
+
+    @classmethod
+    def at(cls, level: int, loads: Sequence[int], costs: Sequence[int]) -> _Deal:
+        """Return the deal up to ``level``, which no load exceeds."""
+        tiles = len(costs)
+        order = sorted(range(len(loads)), key=lambda cluster: loads[cluster])
+        capacities = [level - loads[cluster] for cluster in order]
+        capacities = [capacity if capacity >= MIN_CHUNK else 0 for capacity in capacities]
+        owners = list(zip(costs, capacities[:tiles], strict=True))
+        heads = [cost if cost - capacity < MIN_CHUNK else capacity for cost, capacity in owners]
+
+        remainders = [cost - head for cost, head in zip(costs, heads, strict=True)]
+        starts = list(accumulate(remainders, initial=0))
+        longest = max(remainders, default=0)
+        first = next((tile for tile, remainder in enumerate(remainders) if remainder), tiles)
+        rooms = [max(capacity - head, 0) for capacity, head in zip_longest(capacities, heads, fillvalue=0)]
+        counts = (min(room // max(longest, 1), tiles) for room in rooms)
+        whole = [min(end, tiles) for end in accumulate(counts, initial=first)]
+
+        filled = (starts[end] - starts[begin] for begin, end in pairwise(whole))
+        left = (room - k_blocks for room, k_blocks in zip(rooms, filled, strict=True))
+        least = _least_between_cuts(longest)
+        ends = accumulate((room if room >= least else 0 for room in left), initial=starts[whole[-1]])
+        return cls(
+            order=tuple(order),
+            level=level,
+            heads=tuple(heads),
+            starts=tuple(starts),
+            whole=tuple(whole),
+            ends=tuple(min(end, starts[-1]) for end in ends),
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left over."""
+        return self.ends[-1] == self.starts[-1]
 
     def makespan(self, loads: Sequence[int]) -> int:
         """Return the k-blocks of the cluster that has most."""
-        parts = zip(self.order, pairwise(self.cuts), strict=True)
-        return max(*loads, *(loads[cluster] + end - begin for cluster, (begin, end) in parts))
+        placed = list(loads)
+        for cluster, head in zip(self.order, self.heads, strict=False):
+            placed[cluster] += head
+        for cluster, spans in zip(self.order, self._spans(), strict=True):
+            placed[cluster] += sum(map(len, spans))
+        return max(placed)
 
-    def chunks(self, walk: Walk, tail: range, costs: Sequence[int], clusters: int) -> tuple[tuple[Chunk, ...], ...]:
+    def chunks(self, walk: Walk, tail: range) -> tuple[tuple[Chunk, ...], ...]:
         """Return each cluster's part of the tail."""
-        spans = list(zip(tail, pairwise(accumulate(costs, initial=0)), strict=True))
-        chunks: list[tuple[Chunk, ...]] = [()] * clusters
-        for cluster, (begin, end) in zip(self.order, pairwise(self.cuts), strict=True):
-            chunks[cluster] = tuple(
-                self._chunk(walk, tail, number, start, stop, max(begin, start), min(end, stop))
-                for number, (start, stop) in spans
-                if max(begin, start) < min(end, stop)
-            )
-        return tuple(chunks)
+        chunks: list[list[Chunk]] = [[] for _ in self.order]
+        slot = 0
+        for tile, pieces in zip(tail, self._pieces(), strict=True):
+            for index, (cluster, k) in enumerate(pieces):
+                shared = Chunk(tile=tile, k=k, index=index, of=len(pieces), slot=slot)
+                chunks[cluster].append(shared if shared.of > 1 else _whole(walk, tile))
+            slot += len(pieces)
+        return tuple(map(tuple, chunks))
 
-    def _chunk(self, walk: Walk, tail: range, number: int, start: int, stop: int, begin: int, end: int) -> Chunk:
-        inside = [cut for cut in self.cuts if start < cut < stop]
-        if not inside:
-            return _whole(walk, number)
-        return Chunk(
-            tile=number,
-            k=range(begin - start, end - start),
-            index=sum(cut <= begin for cut in inside),
-            of=1 + len(inside),
-            # A chunk before it for each tile and each cut before it.
-            slot=number - tail.start + sum(cut <= start for cut in self.cuts[1:]),
-        )
+    def _pieces(self) -> Iterator[list[tuple[int, range]]]:
+        """Yield each tail tile's clusters and their k-blocks, ascending in k."""
+        spans = [(cluster, span) for cluster, both in zip(self.order, self._spans(), strict=True) for span in both]
+        tiles = len(self.heads)
+        for owner, head, start, stop in zip(self.order[:tiles], self.heads, self.starts, self.starts[1:], strict=False):
+            overlaps = ((cluster, max(span.start, start), min(span.stop, stop)) for cluster, span in spans)
+            yield [
+                *([(owner, range(head))] if head else []),
+                *((c, range(head + begin - start, head + end - start)) for c, begin, end in overlaps if begin < end),
+            ]
+
+    def _spans(self) -> Iterator[tuple[range, range]]:
+        """Yield what each part gets of the row: remainders that are whole, and what lies between its cuts."""
+        cuts = [_legal_cut(self.starts, end) for end in self.ends]
+        for (first, last), (begin, end) in zip(pairwise(self.whole), pairwise(cuts), strict=True):
+            yield range(self.starts[first], self.starts[last]), range(begin, end)
+
+
+def _least_between_cuts(longest: int) -> int:
+    """Return the fewest k-blocks between two cuts of remainders of at most ``longest``.
+
+    A remainder then has room for 6 cuts, which leave 7 chunks; its tile has MAX_CHUNKS with the head.
+    """
+    return max(MIN_CHUNK, _ceil_div(longest, MAX_CHUNKS - 2))
 
 
 def _legal_cut(starts: Sequence[int], at: int) -> int:
@@ -345,6 +402,10 @@ def _legal_cut(starts: Sequence[int], at: int) -> int:
     if min(before, after) >= MIN_CHUNK:
         return at
     return starts[index] if before < after else starts[index + 1]
+
+
+def _cost_of(walk: Walk, number: int) -> int:
+    return cost(walk.groups[walk.tile(number).group])
 
 
 def _whole(walk: Walk, number: int) -> Chunk:

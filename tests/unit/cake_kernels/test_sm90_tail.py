@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, 
 
 SPLITS = {"whole": "never", "slots": "gain"}
 CLUSTERS = 4
-# 7, 0, 1 and 38 k-blocks an expert and rows of nobody; 47 k-blocks of each tile.
-RAGGED = {"offs": [400, 400, 430, 2830], "M": 2850, "N": 320, "K": 192}
+# 30, 0, 30 and 19 k-blocks an expert, each in part, and rows of nobody; 47 k-blocks of each tile.
+RAGGED = {"offs": [1900, 1900, 3780, 4960], "M": 4980, "N": 320, "K": 192}
 FORWARD = {"offs": [60, 60, 61, 333], "M": 350, "N": 192, "K": 3000}
-# 40 k-blocks of one tile, which four clusters share.
-ONE_TILE = {"offs": [2530], "M": 2560, "N": 64, "K": 64}
+# 40 k-blocks of one tile, which four clusters share; both CTAs of a cluster have some of it.
+ONE_TILE = {"offs": [2530], "M": 2560, "N": 192, "K": 64}
 
 
 def with_tail(tail, op, config, out_dtype="bf16", **more):
@@ -81,6 +81,15 @@ def test_ragged_groups_get_their_products_and_nothing_else_is_written(kernel):
         assert planned(c).tickets
 
     run_and_check(c, clusters=CLUSTERS, order=[2, 3, 0, 1], lazy=False)
+
+
+# The tail has 30, 1 and 1 k-blocks: of five clusters two help with the first tile once they are done with their own.
+@pytest.mark.parametrize("kernel", [SLOTS, SLOTS_FP32], ids=lambda kernel: kernel.name)
+def test_a_cluster_computes_its_own_tile_and_a_chunk_of_anothers(kernel):
+    c = case(kernel, offs=[1890, 1890, 3780, 5670, 5700], M=5720, N=320, K=192)
+    assert sorted(len(chunks) for chunks in planned(c, 5).chunks) == [0, 0, 1, 2, 2]
+
+    run_and_check(c, clusters=5, order=[4, 1, 3, 0, 2], lazy=False)
 
 
 @settings(max_examples=8, deadline=None)
