@@ -215,6 +215,12 @@ struct Ring {
             phase ^= 1;
         }
     }
+
+    __device__ __forceinline__ void skip(int stages) {
+        stages += stage;
+        stage = stages % STAGES;
+        phase ^= stages / STAGES % 2;
+    }
 };
 
 __device__ __forceinline__ u32 full_barrier(u32 smem, int stage) { return smem + kBarrierOffset + stage * 8; }
@@ -249,22 +255,23 @@ __device__ __forceinline__ void load_operand(const TensorMap& map, u32 smem, u32
 }
 
 // Clusters that begin their tiles together find in the L2 what another has just read. So a cluster looks, before its tile
-// number `turn`, whether all that have one have begun theirs: LOOKS times at most for each k-block of the tile. Returns
-// false if they have not, and it does not wait again. A wait that aligns timing, on which no result depends and which
-// ends by itself; two launches that run at once disturb each other's pace and nothing else.
+// number `turn` but for the first one, whether all that have one have begun theirs: LOOKS times at most for each k-block of
+// the tile. Returns false if they have not, and it does not wait again. A wait that aligns timing, on which no result
+// depends and which ends by itself; two launches that run at once disturb each other's pace and nothing else.
 __device__ __forceinline__ bool keep_pace(Pace& pace, int turn, int num_tiles, int k_length, bool waits) {
     add_relaxed(&pace.begun, 1);
+    if (turn == 0 || !waits) return waits;
     const int all = min(num_tiles, (turn + 1) * int(num_clusters()));
-    const int looks = waits ? ceil_div(k_length, kBlockK) * LOOKS : 0;
+    const int looks = ceil_div(k_length, kBlockK) * LOOKS;
     for (int look = 0; look < looks; ++look)
         if (load_relaxed(&pace.begun) >= all) return true;
     return false;
 }
 
+// The last cluster to leave clears what all have begun. `done` wraps by itself: nothing that another launch adds is lost.
 __device__ __forceinline__ void leave_pace(Pace& pace) {
-    if (fetch_add_relaxed(&pace.done, 1) + 1 < int(num_clusters())) return;
-    store_relaxed(&pace.begun, 0);
-    store_relaxed(&pace.done, 0);
+    const int last = int(num_clusters()) - 1;
+    if (fetch_increment(&pace.done, last) == last) store_relaxed(&pace.begun, 0);
 }
 
 __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, const TensorMap& row_map,
@@ -422,11 +429,17 @@ __device__ __forceinline__ u32 accumulate(Accumulators& d, int k_length, Reader&
 // for each stage. The others wait for them: a thread that lags, or is ahead, by two phases of a stage would take one for
 // the other, and no wgmma keeps the warps together here.
 __device__ __forceinline__ void pass_over(int k_length, Reader& reader, int consumer) {
+    const int stages = ceil_div(k_length, kBlockK);
+    if (reader.releases) {
+        Reader alone = reader;
 #pragma unroll 1
-    for (int k = 0; k < k_length; k += kBlockK) {
-        if (reader.releases) reader.wait(kBlockK);
-        reader.release(reader.advance());
+        for (int i = 0; i < stages; ++i) {
+            alone.wait(kBlockK);
+            alone.release(alone.advance());
+        }
     }
+    // NOTE(sm90): not advanced above, or the compiler takes the main loop's ring for divergent.
+    reader.ring.skip(stages);
     __syncwarp();
     named_barrier(1 + consumer, kWarpgroup);
 }
@@ -608,7 +621,12 @@ __device__ __forceinline__ bool gather(Accumulators& d, const Problem& p, int fi
     named_barrier(1 + consumer, kWarpgroup);
     int* ticket = p.tickets + part_of(first_slot, consumer);
     const bool draws = threadIdx.x % kWarpgroup == 0;
-    const bool is_last = draws && fetch_add_relaxed(ticket, 1) == of - 1;
+    bool is_last = false;
+    if (draws) {
+        fence_gpu();
+        is_last = fetch_add_relaxed(ticket, 1) == of - 1;
+        fence_gpu();
+    }
     // NOTE(sm90): warp-uniform, or the compiler takes the rest of the main loop for divergent.
     if (!warp_uniform(named_barrier_or(1 + consumer, kWarpgroup, is_last))) return false;
     if (draws) store_relaxed(ticket, 0);
@@ -688,7 +706,12 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
         reader.wait(sum_length);
         multiply<0, 1>(d, reader.stage_a(), reader.stage_b(), true);
         if constexpr (kBlocksM == 2) {
-            if (waits) store<1>(d, p, before, out_map, staging, consumer, buffer, adds);
+            if (waits) {
+                // NOTE(sm90): waits for nothing, as only one group is under way; it tells ptxas that d[1] is complete, which
+                // else waits for that group.
+                wgmma_wait<1>();
+                store<1>(d, p, before, out_map, staging, consumer, buffer, adds);
+            }
             multiply<1, 2>(d, reader.stage_a(), reader.stage_b(), true);
         }
         const u32 used = accumulate(d, sum_length, reader, reader.advance());

@@ -16,6 +16,13 @@ __device__ __forceinline__ int fetch_add_relaxed(int* word, int value) {
     return before;
 }
 
+// PTX ISA, atom.inc: adds 1, or goes from `most` to 0; returns the value before. Both a release and an acquire.
+__device__ __forceinline__ int fetch_increment(int* word, int most) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(most) : "memory");
+    return before;
+}
+
 // PTX ISA, ld.relaxed
 __device__ __forceinline__ int load_relaxed(const int* word) {
     int value;

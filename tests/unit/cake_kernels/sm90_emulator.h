@@ -425,6 +425,11 @@ inline u32 opaque(u32 value) { return value; }
 
 inline void add_relaxed(int* word, int value) { *word += value; }
 inline int fetch_add_relaxed(int* word, int value) { return (*word += value) - value; }
+inline int fetch_increment(int* word, int most) {
+    const int before = *word;
+    *word = before >= most ? 0 : before + 1;
+    return before;
+}
 inline int load_relaxed(const int* word) { return *word; }
 inline void store_relaxed(int* word, int value) { *word = value; }
 inline void store_global(float4* to, float4 v) { emulator::self->unfenced[to] = v; }
