@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -48,14 +47,14 @@ class Checked:
 
 
 def builds_for(arch: str, programs: Iterable[Program]) -> tuple[Build, ...]:
-    """Return every kernel that the programs of ``arch`` may launch, in the order of the programs.
+    """Return every kernel that the programs of ``arch`` may launch, in the order of the programs, each once.
 
     Raises
     ------
     NoProgramError
         No program is compiled for ``arch``; the message names the architectures that have some.
     ProgramFileError
-        Two kernels have one name, and so would be one file.
+        Two kernels that differ have one name, and so would be one file.
     """
     programs = tuple(programs)
     mine = [program for program in programs if program.arch == arch]
@@ -63,10 +62,11 @@ def builds_for(arch: str, programs: Iterable[Program]) -> tuple[Build, ...]:
         known = ", ".join(sorted({program.arch for program in programs}))
         has = f"this version has programs for {known}" if known else "this version of cake_kernels has no programs"
         raise NoProgramError(f"no program is compiled for {arch!r}; {has}")
-    builds = tuple(build for program in mine for build in program.builds())
-    if twice := [name for name, count in Counter(build.name for build in builds).items() if count > 1]:
-        raise ProgramFileError(f"a kernel's name must be its own, two or more are called {', '.join(twice)}")
-    return builds
+    builds: dict[str, Build] = {}
+    for build in (build for program in mine for build in program.builds()):
+        if builds.setdefault(build.name, build) != build:
+            raise ProgramFileError(f"a kernel's name must be its own, two that differ are called {build.name}")
+    return tuple(builds.values())
 
 
 def compile_all(builds: Iterable[Build], *, arch: str, out: Path, cache: CubinCache | None = None) -> tuple[Built, ...]:

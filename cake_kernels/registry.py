@@ -76,7 +76,7 @@ class Build:
     Attributes
     ----------
     name
-        Of the cubin: the program's stem and the configuration.
+        Of the cubin: the symbol and the configuration.
     source
         The CUDA C++ file.
     defines
@@ -101,7 +101,7 @@ class Program:
     Attributes
     ----------
     stem
-        Name of its file, its device symbol and its series in a history.
+        Name of its file and its series in a history; the symbol of its kernels, where those are no other program's.
     variant
         ``det``: bitwise the same from run to run. ``nondet``: the order of a sum may differ.
     refuse
@@ -109,7 +109,7 @@ class Program:
     prepare
         Binds it to tensors; what that returns runs it.
     builds
-        Every kernel that it may launch.
+        Every kernel that it may launch. Two programs may list the same one.
     """
 
     stem: str

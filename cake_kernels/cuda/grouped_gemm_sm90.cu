@@ -15,7 +15,8 @@
 //
 // Bits. The reduction is summed in ascending order whatever the schedule, so that a tile's bits depend on its rows, its
 // expert and the macros alone. With TAIL 2 a tile of the tail may be a sum of partial sums, added in ascending order:
-// then its bits depend on offs and the number of clusters as well, and on no timing.
+// then its bits depend on offs and the number of clusters as well, and on no timing. With TAIL 3 they are added as they
+// come, and the bits of such a tile may differ from run to run.
 
 #include "ptx/barriers.cuh"
 #include "ptx/global_memory.cuh"
@@ -31,22 +32,29 @@
 // Macros, each a number: OP, SWAP, TILE_M, TILE_N, CLUSTER_M, CLUSTER_N, STAGES, STAGING, BAND, LOOKS, TAIL,
 // WHOLE_SLABS, OUT_FP32, ACCUMULATE, MAX_EXPERTS, MAX_CLUSTERS. grouped_gemm/sm90/config.py says what each may be.
 
-#if OP == 0
-#define SYMBOL fwd_det_sm90a
-#elif OP == 1
-#define SYMBOL dgrad_det_sm90a
-#elif OUT_FP32
-#define SYMBOL wgrad_fp32_det_sm90a
+#if TAIL == 3
+#define PROGRAM(what) what##_nondet_sm90a
 #else
-#define SYMBOL wgrad_bf16_det_sm90a
+#define PROGRAM(what) what##_det_sm90a
+#endif
+
+#if OP == 0
+#define SYMBOL PROGRAM(fwd)
+#elif OP == 1
+#define SYMBOL PROGRAM(dgrad)
+#elif OUT_FP32
+#define SYMBOL PROGRAM(wgrad_fp32)
+#else
+#define SYMBOL PROGRAM(wgrad_bf16)
 #endif
 
 constexpr bool kWgrad = OP == 2;
 constexpr bool kSwap = SWAP;
 constexpr bool kFp32 = OUT_FP32;
 constexpr bool kAccumulate = ACCUMULATE;
-constexpr bool kPlans = TAIL > 0;    // the tail's tiles are placed by plan (tail_plan.cuh)
-constexpr bool kSplits = TAIL == 2;  // and may be split
+constexpr bool kPlans = TAIL > 0;     // the tail's tiles are placed by plan (tail_plan.cuh),
+constexpr bool kSplits = TAIL >= 2;   // and may be split;
+constexpr bool kAtomics = TAIL == 3;  // then partial sums are added as they come, else in order
 
 constexpr int kBlockK = 64;  // elements of the reduction in a stage: 128 bytes, one swizzle row
 constexpr int kSlab = 64;    // elements along M or N in one swizzle row of an MN-major tile
@@ -93,7 +101,7 @@ constexpr int kRegistersConsumer = kBlocksM * kAccumulators > 176 ? 240 : 232;
 constexpr int kRegistersProducer = kBlocksM * kAccumulators > 176 ? 24 : 40;
 
 static_assert(OP >= 0 && OP <= 2, "OP is 0 (fwd), 1 (dgrad) or 2 (wgrad)");
-static_assert(TAIL >= 0 && TAIL <= 2, "TAIL is 0 (plain), 1 (whole) or 2 (slots)");
+static_assert(TAIL >= 0 && TAIL <= 3, "TAIL is 0 (plain), 1 (whole), 2 (slots) or 3 (atomics)");
 static_assert(TILE_M == kConsumers * kBlocksM * kMmaM && kBlocksM <= 2, "a consumer has one or two blocks along M");
 static_assert(TILE_N % kSlab == 0, "the epilogue stores blocks of 64");
 static_assert(kClusterSize <= 2, "an operand is shared by at most two CTAs");
@@ -119,8 +127,8 @@ struct Problem {
     i64 out_row_stride;
     i64 out_expert_stride;
     Pace* pace;
-    float4* slots;  // partial sums of split tiles, whatever they hold; TAIL 2 only, as the next one
-    int* tickets;   // how many of a split tile's are there; zeros between launches
+    float4* slots;  // TAIL 2: split tiles' partial sums, whatever they hold. TAIL 3: their sums, zeros between launches
+    int* tickets;   // with slots: how many of a split tile's partial sums are there; zeros between launches
     int num_experts;
     int M;
     int N;
@@ -132,14 +140,14 @@ struct Problem {
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
 // NOTE(sm90): by an address that ptxas cannot trace. With stores into `shared_memory` itself it takes the main loop's
-// uniform registers away: 31 instructions more a k-block. Each role asks anew, so that none keeps it for another.
+// uniform registers away: 31 instructions more a k-block. Whoever needs it asks anew, so that it takes no registers.
 __device__ __forceinline__ Plan& the_plan() {
     return *static_cast<Plan*>(__cvta_shared_to_generic(opaque(__cvta_generic_to_shared(shared_memory)) + kPlanOffset));
 }
 
 // ---- tiles ---------------------------------------------------------------------------------------------------------
 
-// This CTA's part of a cluster's tile.
+// This CTA's part of a cluster's tile, or of a chunk of it.
 struct Tile {
     int expert;    // of W, or of the output
     int row;       // first row of the output, from row 0 of its matrix
@@ -147,7 +155,6 @@ struct Tile {
     int col;
     int k_begin;   // where the reduction begins
     int k_length;  // and its length; rows of nobody have none
-    Chunk chunk;   // of the whole tile's reduction, which this is
 };
 
 __device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, ClusterTile t, const Chunk& chunk,
@@ -161,7 +168,6 @@ __device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, Clus
     tile.expert = walk.expert_of(t.group);
     tile.k_begin = kWgrad ? begin : 0;
     tile.k_length = kWgrad ? end - begin : t.group == p.num_experts ? 0 : OP == 0 ? p.K : p.N;
-    tile.chunk = chunk;
     if (kSplits && chunk.of > 1) {
         const int skipped = chunk.k_begin * kBlockK;
         tile.k_length = min(tile.k_length, chunk.k_end * kBlockK) - skipped;
@@ -170,17 +176,23 @@ __device__ __forceinline__ Tile tile_of(const Problem& p, const Walk& walk, Clus
     return tile;
 }
 
+// Where partial sums of a split tile lie.
+struct Split {
+    int of;          // chunks; 1: the tile is whole
+    int first_slot;  // the tile's first one
+    int slot;        // this chunk's
+};
+
 // What this cluster computes, one chunk after the other: the walk's tiles, or with TAIL the plan's chunks. Every role
 // has a schedule of its own.
 struct Schedule {
     const Walk& walk;
-    const Plan& plan;
     u32 planned;  // mbarrier: completes when the plan is made
     Chunk chunk;
     int step;
 
     __device__ __forceinline__ Schedule(const Walk& walk, u32 planned)
-        : walk(walk), plan(the_plan()), planned(planned), chunk{int(cluster_id()), 0, kToTheEnd, 0, 1, 0}, step(0) {
+        : walk(walk), planned(planned), chunk{int(cluster_id()), 0, kToTheEnd, 0, 1, 0}, step(0) {
         if (kPlans) take();
     }
 
@@ -190,12 +202,23 @@ struct Schedule {
         else chunk.tile += num_clusters();
     }
 
+    // How the tile of `chunk` is split. Read from shared memory anew, so that it takes no registers in the main loop.
+    __device__ __forceinline__ Split split() const {
+        if (!kSplits) return {1, 0, 0};
+        const Plan& plan = the_plan();
+        const Chunk again = plan.at(step, cluster_id());
+        // A split tile is one of the tail.
+        const int first = warp_uniform(kAtomics ? again.tile - plan.tail_begin : again.slot);
+        return {warp_uniform(again.of), first, kAtomics ? first : warp_uniform(first + again.index)};
+    }
+
     // Whether `chunk` is one, or there are no more.
     __device__ __forceinline__ bool any() const { return chunk.tile < walk.num_tiles(); }
 
-    __device__ __forceinline__ bool in_full_waves() const { return !kPlans || step < plan.waves; }
+    __device__ __forceinline__ bool in_full_waves() const { return !kPlans || step < the_plan().waves; }
 
     __device__ __forceinline__ void take() {
+        const Plan& plan = the_plan();
         if (step == plan.waves) mbarrier_wait(planned, 0);
         chunk = plan.at(step, cluster_id());
     }
@@ -578,27 +601,19 @@ __device__ __forceinline__ void store_zeros(const Problem& p, const Tile& tile, 
 }
 
 // ---- consumer: split tiles -----------------------------------------------------------------------------------------
-// A partial sum lies in its slot as it lies in the registers, 16 bytes a thread and the threads one after the other.
+// A slot holds a chunk's partial sum, or with TAIL 3 what a tile's chunks have added so far. A sum lies there as it lies in
+// the registers, 16 bytes a thread and the threads one after the other.
 
-// Number of this consumer's partial sum in a slot, and of its ticket. Each consumer of each CTA has a part of the tile
-// that no other one needs.
+// Number of this consumer's sum in a slot, and of its ticket. Each consumer of each CTA has a part of the tile that no
+// other one needs.
 __device__ __forceinline__ int part_of(int slot, int consumer) {
     return (slot * kClusterSize + cta_rank()) * kConsumers + consumer;
 }
 
-// Where this thread's 16 bytes of a partial sum begin; the next ones of the thread lie kWarpgroup further.
+// Where this thread's 16 bytes of a sum begin; the next ones of the thread lie kWarpgroup further.
 __device__ __forceinline__ float4* sum_of(const Problem& p, int slot, int consumer) {
     constexpr int kSum = kWarpgroup * kBlocksM * kAccumulators / 4;
     return p.slots + i64(part_of(slot, consumer)) * kSum + threadIdx.x % kWarpgroup;
-}
-
-__device__ __forceinline__ void store_sum(const Accumulators& d, float4* sum) {
-#pragma unroll
-    for (int m = 0; m < kBlocksM; ++m)
-#pragma unroll
-        for (int i = 0; i < kAccumulators; i += 4)
-            store_global(sum + (m * kAccumulators + i) / 4 * kWarpgroup,
-                         make_float4(d[m][i], d[m][i + 1], d[m][i + 2], d[m][i + 3]));
 }
 
 __device__ __forceinline__ void add_sum(Accumulators& d, const float4* sum) {
@@ -614,8 +629,27 @@ __device__ __forceinline__ void add_sum(Accumulators& d, const float4* sum) {
         }
 }
 
-// Says that this chunk's sum is stored, and returns whether it was the last of the tile's `of`; then d is the tile's
-// sum, added in ascending order of k. Waits for no other CTA.
+// Leaves d for the last chunk of the tile. `goes_on`: this chunk has left a part of its sum there before.
+__device__ __forceinline__ void leave_sum(Accumulators& d, float4* sum, bool goes_on) {
+    if (!kAtomics && goes_on) add_sum(d, sum);
+#pragma unroll
+    for (int m = 0; m < kBlocksM; ++m)
+#pragma unroll
+        for (int i = 0; i < kAccumulators; i += 4) {
+            float4* to = sum + (m * kAccumulators + i) / 4 * kWarpgroup;
+            const float4 v = make_float4(d[m][i], d[m][i + 1], d[m][i + 2], d[m][i + 3]);
+            if constexpr (kAtomics) add_relaxed(to, v);
+            else store_global(to, v);
+        }
+}
+
+__device__ __forceinline__ void clear_sum(float4* sum) {
+#pragma unroll
+    for (int i = 0; i < kBlocksM * kAccumulators / 4; ++i) store_global(sum + i * kWarpgroup, make_float4(0, 0, 0, 0));
+}
+
+// Says that this chunk's sum is left, and returns whether it was the last of the tile's `of`; then d is the tile's sum,
+// added in ascending order of k (TAIL 2) or as the chunks came (TAIL 3). Waits for no other CTA.
 __device__ __forceinline__ bool gather(Accumulators& d, const Problem& p, int first_slot, int of, int consumer) {
     fence_gpu();  // the sum is there before the ticket says so
     named_barrier(1 + consumer, kWarpgroup);
@@ -636,7 +670,8 @@ __device__ __forceinline__ bool gather(Accumulators& d, const Problem& p, int fi
 #pragma unroll
         for (int i = 0; i < kAccumulators; ++i) d[m][i] = 0;
 #pragma unroll 1
-    for (int i = 0; i < of; ++i) add_sum(d, sum_of(p, first_slot + i, consumer));
+    for (int i = 0; i < (kAtomics ? 1 : of); ++i) add_sum(d, sum_of(p, first_slot + i, consumer));
+    if (kAtomics) clear_sum(sum_of(p, first_slot, consumer));
     return true;
 }
 
@@ -715,18 +750,16 @@ __device__ __forceinline__ void consume(const Problem& p, const Walk& walk, cons
             multiply<1, 2>(d, reader.stage_a(), reader.stage_b(), true);
         }
         const u32 used = accumulate(d, sum_length, reader, reader.advance());
-        const int of = kSplits ? warp_uniform(tile.chunk.of) : 1;
-        const int first_slot = kSplits ? warp_uniform(tile.chunk.slot) : 0;
-        const int slot = kSplits ? warp_uniform(first_slot + tile.chunk.index) : 0;
+        const Split split = schedule.split();
+        const int of = split.of;
         if (last) locate_next();  // while wgmma work on the last stage
 
         bool stores = true;
         if (of > 1) {
             wgmma_wait<0>();
             pin(d);
-            if (summed > 0) add_sum(d, sum_of(p, slot, consumer));
-            store_sum(d, sum_of(p, slot, consumer));
-            stores = last && gather(d, p, first_slot, of, consumer);
+            leave_sum(d, sum_of(p, split.slot, consumer), summed > 0);
+            stores = last && gather(d, p, split.first_slot, of, consumer);
         }
         adds = kAccumulate || (summed > 0 && of == 1);
         if (kFp32 && summed > 0) {  // what is added to has been stored, and is read from there
@@ -793,7 +826,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         if (warp == 0 && elected()) produce(p, walk, row_map, col_map, smem, cta_row, cta_col);
         if (kPlans && warp == 1) {
             Plan& plan = the_plan();
-            plan.make(walk, k_blocks, kSplits ? SplitWhen::kGain : SplitWhen::kNever);
+            plan.make(walk, k_blocks, kAtomics ? SplitWhen::kNoRoom : kSplits ? SplitWhen::kGain : SplitWhen::kNever);
             plan.take(walk, k_blocks, cluster_id());
             if (elected()) mbarrier_arrive(planned_barrier(smem));
         }

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from cake_kernels import grouped_gemm, jit, registry
+from cake_kernels.build import builds_for
 from cake_kernels.device import facts
 from cake_kernels.grouped_gemm.sm90.config import Config
 from cake_kernels.grouped_gemm.sm90.launch import prepare
@@ -255,6 +256,6 @@ def _chunks(rows: slice) -> Iterator[slice]:
 def compile_every_kernel() -> None:
     """Fill the cache of cubins on all cores, before the tests ask for one after the other."""
     arch = facts(torch.cuda.current_device()).arch
-    builds = [build for program in registry.programs() if program.arch == arch for build in program.builds()]
+    builds = builds_for(arch, registry.programs())
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda build: jit.compile(build.source, arch=arch, defines=build.defines), builds))

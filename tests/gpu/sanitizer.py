@@ -18,7 +18,7 @@ import torch
 from cake_kernels.grouped_gemm import reference
 from cake_kernels.grouped_gemm.sm90.config import Kernel, kernels, whole_slabs
 from cake_kernels.grouped_gemm.sm90.launch import prepare
-from cake_kernels.registry import Op, OutDtype
+from cake_kernels.registry import Op, OutDtype, Variant
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SECONDS = 400
@@ -28,7 +28,14 @@ FOUND = 9  # exit code of compute-sanitizer where it finds something
 SIZES = (65, 0, 1, 200)
 NOBODY = 70
 SHAPES = ((320, 448), (392, 264))  # (N, K): whole slabs, and not
-PROGRAMS: tuple[tuple[Op, OutDtype], ...] = (("fwd", "bf16"), ("dgrad", "bf16"), ("wgrad", "bf16"), ("wgrad", "fp32"))
+PROGRAMS: tuple[tuple[Op, OutDtype, Variant], ...] = (
+    ("fwd", "bf16", "det"),
+    ("dgrad", "bf16", "det"),
+    ("wgrad", "bf16", "det"),
+    ("wgrad", "fp32", "det"),
+    ("wgrad", "bf16", "nondet"),
+    ("wgrad", "fp32", "nondet"),
+)
 
 
 def main() -> int:
@@ -82,7 +89,7 @@ def is_clean(sanitizer: str, tool: str) -> bool:
 def run_every_kernel() -> int:
     """Run each kernel that a program may launch on one case, and compare with the reference on the host."""
     wrong = 0
-    for kernel in (kernel for op, out_dtype in PROGRAMS for kernel in kernels(op, out_dtype)):
+    for kernel in (kernel for program in PROGRAMS for kernel in kernels(*program)):
         N, K = next(shape for shape in SHAPES if whole_slabs(kernel.op, N=shape[0], K=shape[1]) == kernel.whole_slabs)
         error = relative_error(kernel, N, K)
         good = error <= 3e-3

@@ -9,6 +9,13 @@ __device__ __forceinline__ void add_relaxed(int* word, int value) {
     asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
 
+// PTX ISA, red.add with .v4: each of the four is added by itself. A subnormal number counts as zero.
+__device__ __forceinline__ void add_relaxed(float4* to, float4 v) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x), "f"(v.y), "f"(v.z),
+                 "f"(v.w)
+                 : "memory");
+}
+
 // PTX ISA, atom.add: returns the value before.
 __device__ __forceinline__ int fetch_add_relaxed(int* word, int value) {
     int before;

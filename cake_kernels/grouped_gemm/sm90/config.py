@@ -5,12 +5,13 @@ The device code is one template, ``cake_kernels/cuda/grouped_gemm_sm90.cu``, who
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from ...errors import ArgumentError
-from ...registry import Build, Op, OutDtype, Problem
+from ...registry import Build, Op, OutDtype, Problem, Variant
+from ...sm90_program import stem
 from .plan import MAX_CLUSTERS
 
 SOURCE = Path(__file__).parents[2] / "cuda" / "grouped_gemm_sm90.cu"
@@ -36,7 +37,7 @@ LARGE_GROUP_ROWS = 4096
 LOOKS = 16
 """For each k-block of a tile: a look takes some 0.2 us, so that a wait may last about three times as long as a tile."""
 
-Tail = Literal["plain", "whole", "slots"]
+Tail = Literal["plain", "whole", "slots", "atomics"]
 """What becomes of the tiles after the last full wave; see :class:`Config`."""
 
 _OP_NUMBERS: dict[Op, int] = {"fwd": 0, "dgrad": 1, "wgrad": 2}
@@ -65,8 +66,8 @@ class Config:
         ``plain``: the tiles after the last full wave are walked on as before. ``whole``: they are placed by
         :func:`.plan.plan` with ``split="never"``; the bits are those of ``plain``. ``slots``: with ``split="gain"``,
         and a split tile's partial sums are added in ascending order. That is bitwise repeatable, but the bits of a
-        split tile depend on ``offs`` and on the number of clusters too. No GPU has run ``whole`` or ``slots`` yet:
-        :func:`choose` takes neither.
+        split tile depend on ``offs`` and on the number of clusters too. ``atomics``: with ``split="no_room"``, and a
+        split tile's partial sums are added as they come: its bits may differ from run to run.
 
     Raises
     ------
@@ -151,6 +152,11 @@ class Config:
         return tiles + 2 * self.stages * 8 + 3 * (MAX_EXPERTS + 2) * 4 + plan
 
     @property
+    def splits(self) -> bool:
+        """Whether a launch may split tiles of the tail, and so needs a workspace."""
+        return self.tail in ("slots", "atomics")
+
+    @property
     def max_clusters(self) -> int:
         """Most clusters of a launch, for which the plan's tables have room; no GPU of sm_90a has more SMs."""
         return MAX_CLUSTERS // self.cluster_size
@@ -208,17 +214,18 @@ class Kernel:
                 )
 
     @property
+    def variant(self) -> Variant:
+        """Whether its results are bitwise repeatable."""
+        return "nondet" if self.config.tail == "atomics" else "det"
+
+    @property
     def symbol(self) -> str:
-        """The device symbol, which is the program's stem."""
-        return {
-            "fwd": "fwd_det_sm90a",
-            "dgrad": "dgrad_det_sm90a",
-            "wgrad": f"wgrad_{self.out_dtype}_det_sm90a",
-        }[self.op]
+        """The device symbol, which is the stem of the program that lists the kernel."""
+        return stem(self.op, self.variant, self.out_dtype)
 
     @property
     def name(self) -> str:
-        """The program's stem, the configuration, and what else sets the kernel apart."""
+        """The symbol, the configuration, and what else sets the kernel apart."""
         marks = ("_acc" if self.accumulate else "") + ("" if self.whole_slabs else "_anyslab")
         return f"{self.symbol}_{self.config.name}{marks}"
 
@@ -270,11 +277,15 @@ FLAT = Config(tile_m=128, tile_n=256, cluster_m=1, cluster_n=2, stages=3, swap=F
 """128 x 512 a cluster: for small groups."""
 
 CONFIGS = (STRAIGHT, SWAPPED, NARROW, FLAT)
-"""Every configuration that :func:`choose` may return."""
+"""Every configuration that :func:`choose` may return, but for its tail."""
 
 
-def choose(op: Op, *, M: int, N: int, K: int, E: int) -> Config:
-    """Return the configuration of a problem, from its shape alone: NOTES.md has what it rests on."""
+def choose(op: Op, *, M: int, N: int, K: int, E: int, variant: Variant = "det") -> Config:
+    """Return the configuration of a problem, from its shape and variant alone: NOTES.md has what it rests on."""
+    return _of_variant(_choose(op, M=M, N=N, K=K, E=E), op, variant)
+
+
+def _choose(op: Op, *, M: int, N: int, K: int, E: int) -> Config:
     cols = N if op == "fwd" else K
     if not whole_slabs(op, N=N, K=K):
         return NARROW
@@ -287,17 +298,28 @@ def choose(op: Op, *, M: int, N: int, K: int, E: int) -> Config:
     return SWAPPED if M >= LARGE_GROUP_ROWS * E and cols % SWAPPED.tile_m == 0 else NARROW
 
 
+def _of_variant(config: Config, op: Op, variant: Variant) -> Config:
+    """Return ``config`` as a variant has it; in fwd and dgrad a split would gain too little: see NOTES.md."""
+    return replace(config, tail="slots" if variant == "det" else "atomics") if op == "wgrad" else config
+
+
 def whole_slabs(op: Op, *, N: int, K: int) -> bool:
     """Return whether the contiguous extents of all MN-major operands are multiples of ``SLAB``."""
     return {"fwd": True, "dgrad": K % SLAB == 0, "wgrad": N % SLAB == 0 and K % SLAB == 0}[op]
 
 
-def kernels(op: Op, out_dtype: OutDtype) -> tuple[Kernel, ...]:
+def kernels(op: Op, out_dtype: OutDtype, variant: Variant = "det") -> tuple[Kernel, ...]:
     """Return every kernel that a program may launch."""
     configs = (STRAIGHT, SWAPPED, NARROW) if op == "wgrad" else CONFIGS
     loads = [(config, True) for config in configs] + ([] if op == "fwd" else [(NARROW, False)])
     return tuple(
-        Kernel(op=op, out_dtype=out_dtype, accumulate=accumulate, whole_slabs=whole, config=config)
+        Kernel(
+            op=op,
+            out_dtype=out_dtype,
+            accumulate=accumulate,
+            whole_slabs=whole,
+            config=_of_variant(config, op, variant),
+        )
         for config, whole in loads
         for accumulate in ((False, True) if op == "wgrad" else (False,))
     )

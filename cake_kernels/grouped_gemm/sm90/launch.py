@@ -1,9 +1,9 @@
 """From checked tensors to a launch: chooses and loads the kernel, encodes the tensor maps, sizes the grid.
 
 Nothing here reads a tensor's values or waits for the device. A launch allocates nothing and may be captured in a CUDA
-graph. Every result is bitwise repeatable: a tile's bits depend on its rows, its expert and the configuration alone, so
-neither on the number of SMs nor on what else runs. Where the tail is split (``Config.tail`` is ``slots``) the bits of
-split tiles depend on ``offs`` and on the number of SMs too, and still not on what else runs.
+graph. A tile's bits depend on its rows, its expert and the configuration alone, so neither on the number of SMs nor on
+what else runs. Where the tail is split (:attr:`.Config.splits`) the bits of split tiles depend on ``offs`` and on the
+number of SMs too; with ``slots`` they are still bitwise repeatable, with ``atomics`` they may differ from run to run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ... import jit
 from ...device import facts
 from ...driver import Kernel as LoadedKernel
 from ...errors import ArgumentError, DriverError
-from ...registry import Launch, Op, OutDtype
+from ...registry import Launch, Op, OutDtype, Variant
 from .config import CONSUMERS, THREADS, Config, Kernel, choose, whole_slabs
 from .plan import MAX_K_BLOCKS, max_slots
 from .tensor_maps import Layout, encode, maps
@@ -69,7 +69,9 @@ class Workspace:
     Attributes
     ----------
     slots
-        fp32 [slots, cluster_size, consumers, elements of a consumer]; what it holds before a launch does not matter.
+        fp32 [slots, cluster_size, consumers, elements of a consumer]. With ``slots`` a partial sum each, and what they
+        hold before a launch does not matter. With ``atomics`` the sum of a split tile each: zeros before a launch, and
+        again after it.
     tickets
         int32 [slots, cluster_size, consumers]; zeros before a launch, and again after it.
     """
@@ -83,11 +85,16 @@ class Workspace:
 
         Zeroed on the current stream.
         """
-        if config.tail != "slots":
+        if not config.splits:
             return None
-        parts = max_slots(clusters, tiles), config.cluster_size, CONSUMERS
-        slots = torch.empty(*parts, config.tile_m * config.tile_n // CONSUMERS, dtype=torch.float32, device=device)
-        return cls(slots=slots, tickets=torch.zeros(parts, dtype=torch.int32, device=device))
+        adds = config.tail == "atomics"
+        # A sum for each tile of the tail, of which there are fewer than clusters.
+        slots = min(tiles, clusters - 1) if adds else max_slots(clusters, tiles)
+        parts = slots, config.cluster_size, CONSUMERS
+        sums = (torch.zeros if adds else torch.empty)(
+            *parts, config.tile_m * config.tile_n // CONSUMERS, dtype=torch.float32, device=device
+        )
+        return cls(slots=sums, tickets=torch.zeros(parts, dtype=torch.int32, device=device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +138,18 @@ def prepare(
     out: torch.Tensor,
     *,
     accumulate: bool,
+    variant: Variant = "det",
     config: Config | None = None,
 ) -> Launch:
     """Bind a kernel to its tensors; what that returns writes ``out``.
 
-    With a configuration that splits the tail, this allocates a workspace (less than 2 C cluster tiles of fp32 for C
-    clusters: 51 MB for 66 of 256 x 384) and zeroes its tickets on the current stream, which a launch must come after.
-    The launches of one prepared call share it and must run one after the other, on one stream or ordered by events;
-    the results of two at once are undefined, and so is all that comes after. So are those after a launch that was cut
-    off: prepare again. What is returned keeps the workspace alive; on another stream than the current one it must
-    outlive what it has enqueued.
+    With a configuration that splits the tail, this allocates a workspace and zeroes on the current stream what must be
+    zeros, which a launch must come after. With ``atomics`` these are all of less than C cluster tiles of fp32 for C
+    clusters (26 MB for 66 of 256 x 384); with ``slots`` there are less than 2 C, of which the tickets are zeroed. The
+    launches of one prepared call share it and must run one after the other, on one stream or ordered by events; the
+    results of two at once are undefined, and so is all that comes after. So are those after a launch that was cut off:
+    prepare again. What is returned keeps the workspace alive; on another stream than the current one it must outlive
+    what it has enqueued.
 
     Parameters
     ----------
@@ -156,6 +165,8 @@ def prepare(
         bf16 [M, N], bf16 [M, K], or bf16 or fp32 [E, N, K]; written whole. The same rules as for ``a``.
     accumulate
         wgrad: add to what ``out`` holds, in FP32 with one rounding.
+    variant
+        Of the configuration that is chosen.
     config
         ``None`` takes :func:`.config.choose`'s. Results of two configurations may differ in their last bits.
 
@@ -176,7 +187,7 @@ def prepare(
         out_dtype=_OUT_DTYPES[out.dtype],
         accumulate=accumulate,
         whole_slabs=whole_slabs(op, N=N, K=K),
-        config=config or choose(op, M=M, N=N, K=K, E=E),
+        config=config or choose(op, M=M, N=N, K=K, E=E, variant=variant),
     )
     config = kernel.config
     sizes = {"M": M, "N": N, "K": K, "E": E}
@@ -190,7 +201,7 @@ def prepare(
     numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
     tiles = config.max_tiles(op, **sizes)
     clusters = resident.clusters
-    if config.tail != "slots":  # whose tail may be split over more clusters than there are tiles
+    if not config.splits:  # else the tail may be split over more clusters than there are tiles
         clusters = min(clusters, tiles)
     workspace = Workspace.of(config, clusters=clusters, tiles=tiles, device=a.device)
     launch = resident.kernel.bind(

@@ -22,7 +22,7 @@ extern "C" const char* emulate(const TensorMap* maps, const Problem* p, const u3
     emulator::lazy = lazy;
     emulator::kernel = [=] { SYMBOL(maps[0], maps[1], maps[2], *p); };
     try {
-        for (u32 i = 0; i < clusters; ++i) emulator::run_cluster(order[i], clusters, kClusterSize);
+        emulator::run_launch(order, clusters, kClusterSize);
         return nullptr;
     } catch (const std::exception& e) {
         error = e.what();
@@ -60,6 +60,7 @@ def emulate(
     clusters: int = 2,
     order: Sequence[int] | None = None,
     slots: float = torch.nan,
+    workspace: Workspace | None = None,
     seed: int = 0,
     lazy: bool = True,
     edit: Edit | None = None,
@@ -71,7 +72,9 @@ def emulate(
     order
         Of the clusters; None: ascending.
     slots
-        What the workspace holds before.
+        What a new workspace holds before, where that does not matter.
+    workspace
+        None: a new one, if the kernel needs one.
     edit
         Replaces a piece of the source.
 
@@ -88,9 +91,10 @@ def emulate(
     ends = torch.tensor(offs, dtype=torch.int32)
     pace = torch.zeros(2, dtype=torch.int32)
     tiles = kernel.config.max_tiles(kernel.op, M=M, N=N, K=K, E=len(offs))
-    workspace = Workspace.of(kernel.config, clusters=clusters, tiles=tiles, device=out.device)
-    if workspace:
-        workspace.slots.fill_(slots)
+    if workspace is None:
+        workspace = Workspace.of(kernel.config, clusters=clusters, tiles=tiles, device=out.device)
+        if kernel.config.tail == "slots":
+            workspace.slots.fill_(slots)
     problem = Problem.of(ends, out, layouts[2], pace.data_ptr(), workspace, M=M, N=N, K=K)
     in_order = (ctypes.c_uint32 * clusters)(*(range(clusters) if order is None else order))
     error = _library(kernel, edit).emulate(array, ctypes.byref(problem), in_order, clusters, seed, lazy)
@@ -98,6 +102,8 @@ def emulate(
         raise RuntimeError(error.decode())
     if workspace and workspace.tickets.any():
         raise RuntimeError(f"tickets must be zeros after a launch, got {workspace.tickets.unique().tolist()}")
+    if kernel.config.tail == "atomics" and workspace.slots.any():
+        raise RuntimeError(f"sums must be zeros after a launch, {int(workspace.slots.count_nonzero())} are not")
     if pace.any():
         raise RuntimeError(f"pace must be zeros after a launch, got {pace.tolist()}")
 

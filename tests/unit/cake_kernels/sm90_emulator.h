@@ -3,8 +3,9 @@
 // Threads are fibers of one cluster. What is asynchronous on the device happens as late as the program allows (`lazy`)
 // or at a random moment before: a stage loaded too early, a buffer written again too early, a missing fence, a wait
 // without end show as a wrong number or as an error. Each function keeps the contract of the instruction that it stands
-// for. Clusters run one after the other, in any order. Not modelled: memory order between CTAs, but for stores of partial
-// sums, which no other thread sees before a fence; early reads by wgmma and TMA stores, bank conflicts, time.
+// for. Clusters run one after the other, in any order. Not modelled: memory order between CTAs, but for stores and additions
+// of partial sums, which no other thread sees before a fence or the launch's end; early reads by wgmma and TMA stores, bank
+// conflicts, time.
 #pragma once
 
 #include <ucontext.h>
@@ -123,6 +124,26 @@ struct Warp {
 
 using Work = std::function<void()>;
 
+// A thread's stores and additions to global memory that others do not see yet, in its order.
+struct Unfenced {
+    std::map<const float4*, std::vector<std::pair<bool, float4>>> writes;  // whether it adds, and what
+
+    void store(float4* to, float4 v) { writes[to] = {{false, v}}; }
+    void add(float4* to, float4 v) { writes[to].push_back({true, v}); }
+    float4 load(const float4* from) const {
+        float4 seen = *from;
+        const auto found = writes.find(from);
+        if (found == writes.end()) return seen;
+        for (const auto& [adds, v] : found->second)
+            seen = adds ? make_float4(seen.x + v.x, seen.y + v.y, seen.z + v.z, seen.w + v.w) : v;
+        return seen;
+    }
+    void show() {
+        for (const auto& [to, _] : writes) *const_cast<float4*>(to) = load(to);
+        writes.clear();
+    }
+};
+
 struct Thread {
     ucontext_t context;
     std::vector<char> stack = std::vector<char>(64 << 10);
@@ -136,7 +157,7 @@ struct Thread {
     std::vector<Work> stores;                     // not committed yet
     std::vector<std::vector<Work>> store_groups;  // committed
     size_t stored = 0;                            // groups
-    std::map<const float4*, float4> unfenced;     // stores to global memory that others do not see yet
+    Unfenced unfenced;
     u32 cluster_generation = 0;
 };
 
@@ -153,6 +174,7 @@ inline std::mt19937 random_number;
 inline bool lazy;
 inline bool progress;
 inline u32 id_of_cluster, count_of_clusters;
+inline std::vector<Unfenced> ended;  // of the threads that have ended in this launch
 
 // ---- waiting -------------------------------------------------------------------------------------------------------
 
@@ -342,6 +364,13 @@ inline void run_cluster(u32 id, u32 count, int size) {
         if (!progress && order.size() == left && !finish_a_load()) fail("deadlock");
     }
     if (!here.loads.empty()) fail("a load is under way when its CTA ends");
+    for (Thread& t : threads) ended.push_back(std::move(t.unfenced));
+}
+
+inline void run_launch(const u32* order, u32 count, int size) {
+    ended.clear();
+    for (u32 i = 0; i < count; ++i) run_cluster(order[i], count, size);
+    for (Unfenced& of_thread : ended) of_thread.show();
 }
 
 }  // namespace emulator
@@ -432,15 +461,10 @@ inline int fetch_increment(int* word, int most) {
 }
 inline int load_relaxed(const int* word) { return *word; }
 inline void store_relaxed(int* word, int value) { *word = value; }
-inline void store_global(float4* to, float4 v) { emulator::self->unfenced[to] = v; }
-inline float4 load_global(const float4* from) {
-    const auto found = emulator::self->unfenced.find(from);
-    return found == emulator::self->unfenced.end() ? *from : found->second;
-}
-inline void fence_gpu() {
-    for (const auto& [to, v] : emulator::self->unfenced) *const_cast<float4*>(to) = v;
-    emulator::self->unfenced.clear();
-}
+inline void store_global(float4* to, float4 v) { emulator::self->unfenced.store(to, v); }
+inline void add_relaxed(float4* to, float4 v) { emulator::self->unfenced.add(to, v); }
+inline float4 load_global(const float4* from) { return emulator::self->unfenced.load(from); }
+inline void fence_gpu() { emulator::self->unfenced.show(); }
 
 // ---- ptx/barriers.cuh ----------------------------------------------------------------------------------------------
 

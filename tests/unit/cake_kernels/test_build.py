@@ -243,11 +243,19 @@ def test_a_version_without_programs_says_so() -> None:
 
 
 def test_two_kernels_of_one_name_are_refused(kernels: Kernels) -> None:
-    kernels(tiny={})
+    (tiny,) = kernels(tiny={})
+    (program,) = registry.programs()
+    other = replace(program, builds=lambda: (replace(tiny, smem_bytes=tiny.smem_bytes + 16),))
+
+    with pytest.raises(ProgramFileError, match="two that differ are called tiny"):
+        build.builds_for("sm_90a", (program, other))
+
+
+def test_a_kernel_that_two_programs_launch_is_listed_once(kernels: Kernels) -> None:
+    (tiny,) = kernels(tiny={})
     (program,) = registry.programs()
 
-    with pytest.raises(ProgramFileError, match="two or more are called tiny"):
-        build.builds_for("sm_90a", (program, program))
+    assert build.builds_for("sm_90a", (program, program)) == (tiny,)
 
 
 def test_a_folder_that_cannot_be_written_is_named(

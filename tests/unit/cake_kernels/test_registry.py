@@ -53,13 +53,32 @@ def program(**changes):
     return replace(base, **changes)
 
 
-def test_this_version_has_the_deterministic_programs_of_sm_90a():
+def test_this_version_has_the_programs_of_sm_90a_in_both_variants():
     assert [(p.stem, p.op, p.variant, p.arch, p.out_dtype) for p in registry.programs()] == [
         ("dgrad_det_sm90a", "dgrad", "det", "sm_90a", "bf16"),
+        ("dgrad_nondet_sm90a", "dgrad", "nondet", "sm_90a", "bf16"),
         ("fwd_det_sm90a", "fwd", "det", "sm_90a", "bf16"),
+        ("fwd_nondet_sm90a", "fwd", "nondet", "sm_90a", "bf16"),
         ("wgrad_bf16_det_sm90a", "wgrad", "det", "sm_90a", "bf16"),
+        ("wgrad_bf16_nondet_sm90a", "wgrad", "nondet", "sm_90a", "bf16"),
         ("wgrad_fp32_det_sm90a", "wgrad", "det", "sm_90a", "fp32"),
+        ("wgrad_fp32_nondet_sm90a", "wgrad", "nondet", "sm_90a", "fp32"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("variant", "changed", "stem"),
+    [
+        ("det", {}, "fwd_det_sm90a"),
+        ("nondet", {}, "fwd_nondet_sm90a"),
+        ("nondet", {"op": "dgrad"}, "dgrad_nondet_sm90a"),
+        ("det", {"op": "wgrad", "accumulate": True}, "wgrad_bf16_det_sm90a"),
+        ("nondet", {"op": "wgrad", "accumulate": True}, "wgrad_bf16_nondet_sm90a"),
+        ("nondet", {"op": "wgrad", "out_dtype": "fp32"}, "wgrad_fp32_nondet_sm90a"),
+    ],
+)
+def test_a_problem_reaches_the_program_of_its_variant(variant, changed, stem):
+    assert registry.find(replace(FWD, **changed), variant).stem == stem
 
 
 @pytest.mark.parametrize(
@@ -156,4 +175,4 @@ def test_programs_are_listed_without_importing_torch(folder):
 
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert listed.stdout == "listed 4 False\n"
+    assert listed.stdout == "listed 8 False\n"

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from cake_kernels.grouped_gemm.sm90.config import (
 from cake_kernels.grouped_gemm.sm90.walk import walk
 from cake_kernels.registry import Problem
 
+VARIANTS = ("det", "nondet")
 PROGRAMS = (("fwd", "bf16"), ("dgrad", "bf16"), ("wgrad", "bf16"), ("wgrad", "fp32"))
 GATE_UP, DOWN = {"N": 4096, "K": 6144}, {"N": 6144, "K": 2048}
 
@@ -45,7 +48,7 @@ def problem(**changed):
         ({"stages": 2}, "stages must be one of (3, 4), got 2"),
         ({"band": 0}, "band must be >= 1, got 0"),
         ({"looks": -1}, "looks must be >= 0, got -1"),
-        ({"tail": "split"}, "tail must be one of ('plain', 'whole', 'slots'), got split"),
+        ({"tail": "split"}, "tail must be one of ('plain', 'whole', 'slots', 'atomics'), got split"),
         ({"stages": 4}, "256x192_c1x2_s4_b8 must leave room for the epilogue in 232448 bytes; take 3 stages"),
     ],
 )
@@ -87,12 +90,32 @@ def test_shared_memory_is_stages_staging_barriers_tables_and_the_plan(changed, s
     assert (config(**changed).staging, config(**changed).smem_bytes) == (staging, smem_bytes)
 
 
-@pytest.mark.parametrize(("op", "out_dtype"), PROGRAMS)
-def test_the_kernels_of_a_program_differ_in_name_and_macros_and_share_its_symbol(op, out_dtype):
-    listed = kernels(op, out_dtype)
+@pytest.mark.parametrize(
+    ("op", "out_dtype", "variant", "symbol"),
+    [
+        ("fwd", "bf16", "det", "fwd_det_sm90a"),
+        ("fwd", "bf16", "nondet", "fwd_det_sm90a"),
+        ("dgrad", "bf16", "det", "dgrad_det_sm90a"),
+        ("dgrad", "bf16", "nondet", "dgrad_det_sm90a"),
+        ("wgrad", "bf16", "det", "wgrad_bf16_det_sm90a"),
+        ("wgrad", "bf16", "nondet", "wgrad_bf16_nondet_sm90a"),
+        ("wgrad", "fp32", "det", "wgrad_fp32_det_sm90a"),
+        ("wgrad", "fp32", "nondet", "wgrad_fp32_nondet_sm90a"),
+    ],
+)
+def test_the_kernels_of_a_program_differ_in_name_and_macros_and_share_a_symbol(op, out_dtype, variant, symbol):
+    listed = kernels(op, out_dtype, variant)
 
     assert len({k.name for k in listed}) == len({tuple(k.defines.items()) for k in listed}) == len(listed)
-    assert {k.symbol for k in listed} == {f"{op}_{out_dtype}_det_sm90a" if op == "wgrad" else f"{op}_det_sm90a"}
+    assert {k.symbol for k in listed} == {symbol}
+
+
+@pytest.mark.parametrize(("op", "out_dtype"), PROGRAMS)
+def test_the_kernels_of_the_two_variants_are_the_same_but_for_wgrads_tail(op, out_dtype):
+    det, nondet = (kernels(op, out_dtype, variant) for variant in VARIANTS)
+
+    tail = {"tail": "atomics"} if op == "wgrad" else {}
+    assert nondet == tuple(replace(kernel, config=replace(kernel.config, **tail)) for kernel in det)
 
 
 @pytest.mark.parametrize(
@@ -120,28 +143,32 @@ def test_the_kernels_of_a_program_differ_in_name_and_macros_and_share_its_symbol
     ],
 )
 def test_the_configuration_of_a_problem(op, sizes, rows, chosen):
-    assert choose(op, M=rows * 8, E=8, **sizes) == chosen
+    det, nondet = ("slots", "atomics") if op == "wgrad" else ("plain", "plain")
+
+    assert choose(op, M=rows * 8, E=8, **sizes) == replace(chosen, tail=det)
+    assert choose(op, M=rows * 8, E=8, **sizes, variant="nondet") == replace(chosen, tail=nondet)
 
 
 @given(
     program=st.sampled_from(PROGRAMS),
+    variant=st.sampled_from(VARIANTS),
     accumulate=st.booleans(),
     M=st.integers(1, 200_000),
     E=st.integers(1, 1024),
     N=st.integers(1, 1000).map(lambda n: 8 * n),
     K=st.integers(1, 1000).map(lambda n: 8 * n),
 )
-def test_what_is_chosen_is_among_the_programs_kernels(program, accumulate, M, E, N, K):
+def test_what_is_chosen_is_among_the_programs_kernels(program, variant, accumulate, M, E, N, K):
     op, out_dtype = program
     chosen = Kernel(
         op=op,
         out_dtype=out_dtype,
         accumulate=accumulate and op == "wgrad",
         whole_slabs=whole_slabs(op, N=N, K=K),
-        config=choose(op, M=M, N=N, K=K, E=E),
+        config=choose(op, M=M, N=N, K=K, E=E, variant=variant),
     )
 
-    assert chosen in kernels(op, out_dtype)
+    assert chosen in kernels(op, out_dtype, variant)
 
 
 @given(
@@ -177,22 +204,28 @@ def test_no_offs_lead_to_more_tiles_than_the_bound(op, config, M, N, K, data):
         ({"swap": True, "band": 4}, "256x192_c1x2_s3_b4_swap"),
         ({"swap": True, "looks": 4, "tail": "whole"}, "256x192_c1x2_s3_b8_swap_l4_whole"),
         ({"tail": "slots"}, "256x192_c1x2_s3_b8_slots"),
+        ({"looks": 16, "tail": "atomics"}, "256x192_c1x2_s3_b8_l16_atomics"),
     ],
 )
 def test_a_configurations_name_says_what_it_is(changed, name):
     assert config(**changed).name == name
 
 
-@pytest.mark.parametrize(("tail", "number"), [("plain", 0), ("whole", 1), ("slots", 2)])
-def test_the_tail_is_a_macro(tail, number):
+@pytest.mark.parametrize(
+    ("tail", "number", "splits", "variant"),
+    [
+        ("plain", 0, False, "det"),
+        ("whole", 1, False, "det"),
+        ("slots", 2, True, "det"),
+        ("atomics", 3, True, "nondet"),
+    ],
+)
+def test_the_tail_is_a_macro_and_decides_whether_a_kernel_splits_and_its_variant(tail, number, splits, variant):
     chosen = config(tail=tail)
     kernel = Kernel(op="wgrad", out_dtype="bf16", accumulate=False, whole_slabs=True, config=chosen)
 
     assert (kernel.defines["TAIL"], kernel.defines["MAX_CLUSTERS"]) == (number, 72)
-
-
-def test_no_program_takes_a_tail_that_no_gpu_has_run():
-    assert {k.config.tail for op, out_dtype in PROGRAMS for k in kernels(op, out_dtype)} == {"plain"}
+    assert (chosen.splits, kernel.variant) == (splits, variant)
 
 
 @given(

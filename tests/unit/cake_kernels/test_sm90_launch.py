@@ -63,8 +63,12 @@ def test_the_kernel_is_told_sizes_addresses_and_strides(loaded, op):
     made = launch.prepare(op, a, b, OFFS, out, accumulate=False)
 
     p = loaded[0].fake.problem
-    assert made is the_launch
-    assert (p.slots, p.tickets) == (None, None)
+    if op == "wgrad":
+        assert made.launch is the_launch
+        assert (p.slots, p.tickets) == (made.workspace.slots.data_ptr(), made.workspace.tickets.data_ptr())
+    else:
+        assert made is the_launch
+        assert (p.slots, p.tickets) == (None, None)
     assert (p.M, p.N, p.K, p.num_experts) == (M, N, K, E)
     assert (p.offs, p.out) == (OFFS.data_ptr(), out.data_ptr())
     assert (p.out_row_stride, p.out_expert_stride) == (out.stride(-2), out.stride(0) if op == "wgrad" else out.numel())
@@ -105,7 +109,7 @@ def test_no_more_clusters_are_launched_than_are_resident(loaded):
     assert loaded[0].fake.shape[0] == (132, 1, 1)
 
 
-@pytest.mark.parametrize(("tail", "clusters"), [("plain", 10), ("whole", 10), ("slots", 66)])
+@pytest.mark.parametrize(("tail", "clusters"), [("plain", 10), ("whole", 10), ("slots", 66), ("atomics", 66)])
 def test_a_tail_may_be_split_over_more_clusters_than_there_are_tiles(loaded, tail, clusters):
     a, b, out = operands("wgrad")
 
@@ -136,9 +140,22 @@ def test_a_launch_that_may_split_has_a_workspace_as_long_as_it_lives(loaded):
     assert slots() is None
 
 
-def test_every_prepared_call_has_its_own_workspace(loaded):
+@pytest.mark.parametrize(("clusters", "sums"), [(66, 10), (10, 9), (1, 0)])
+def test_a_launch_that_may_add_has_a_zeroed_sum_for_each_tile_of_its_tail(clusters, sums):
+    config = replace(STRAIGHT, tail="atomics")
+
+    workspace = launch.Workspace.of(config, clusters=clusters, tiles=10, device=torch.device("cpu"))
+
+    assert (workspace.slots.shape, workspace.slots.dtype) == ((sums, 2, 2, 128 * 192), torch.float32)
+    assert (workspace.tickets.shape, workspace.tickets.dtype) == ((sums, 2, 2), torch.int32)
+    assert not workspace.slots.any()
+    assert not workspace.tickets.any()
+
+
+@pytest.mark.parametrize("tail", ["slots", "atomics"])
+def test_every_prepared_call_has_its_own_workspace(loaded, tail):
     a, b, out = operands("wgrad")
-    config = replace(STRAIGHT, tail="slots")
+    config = replace(STRAIGHT, tail=tail)
 
     one, other = (launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=config) for _ in range(2))
 
@@ -146,7 +163,7 @@ def test_every_prepared_call_has_its_own_workspace(loaded):
     assert one.workspace.slots.data_ptr() != other.workspace.slots.data_ptr()
 
 
-@pytest.mark.parametrize("tail", ["whole", "slots"])
+@pytest.mark.parametrize("tail", ["whole", "slots", "atomics"])
 def test_more_k_blocks_than_a_plan_counts_are_refused(loaded, tail):
     rows = 2**30
     g, x = (torch.empty(1, 1, dtype=torch.bfloat16).expand(rows, size) for size in (512, 16384))
@@ -156,8 +173,8 @@ def test_more_k_blocks_than_a_plan_counts_are_refused(loaded, tail):
         launch.prepare("wgrad", g, x, OFFS[:1], out, accumulate=False, config=replace(STRAIGHT, tail=tail))
 
     assert str(caught.value) == (
-        f"k-blocks of all tiles must be at most 1073741824 with 256x192_c1x2_s3_b8_{tail}, so that int32 counts them,"
-        " got up to 1442840662; take tail='plain' or compute fewer rows a call"
+        f"k-blocks of all tiles must be at most 1073741824 with 256x192_c1x2_s3_b8_l16_{tail}, so that int32 counts"
+        " them, got up to 1442840662; take tail='plain' or compute fewer rows a call"
     )
 
 
@@ -177,15 +194,26 @@ def test_a_kernel_is_not_loaded_while_a_graph_is_captured(monkeypatch):
         launch._resident(kernel, 0)
 
     assert str(caught.value) == (
-        "fwd_det_sm90a_128x256_c2x1_s3_b8 must be loaded before a CUDA graph is captured, since loading is no part of a"
-        " graph; make the same call once before the capture"
+        "fwd_det_sm90a_128x256_c2x1_s3_b8_l16 must be loaded before a CUDA graph is captured, since loading is no part"
+        " of a graph; make the same call once before the capture"
     )
 
 
-def test_each_program_lists_the_kernels_of_its_stem():
-    for program in registry.programs():
-        builds = program.builds()
+@pytest.mark.parametrize("program", registry.programs(), ids=lambda program: program.stem)
+def test_each_program_lists_the_kernels_of_its_stem_or_of_the_deterministic_one(program):
+    builds = program.builds()
+    symbol = program.stem if program.op == "wgrad" else program.stem.replace("nondet", "det")
 
-        assert builds
-        assert {build.symbol for build in builds} == {program.stem}
-        assert all(build.source.is_file() and build.name.startswith(program.stem) for build in builds)
+    assert builds
+    assert {build.symbol for build in builds} == {symbol}
+    assert all(build.source.is_file() and build.name.startswith(symbol) for build in builds)
+
+
+@pytest.mark.parametrize("program", registry.programs(), ids=lambda program: program.stem)
+def test_each_program_launches_a_kernel_that_it_lists(loaded, program):
+    a, b, out = operands(program.op)
+    out = out.float() if program.out_dtype == "fp32" else out
+
+    program.prepare(a, b, OFFS, out, accumulate=program.op == "wgrad")
+
+    assert loaded[0].kernel.build in program.builds()

@@ -1,12 +1,13 @@
-"""The machine code of configurations that no program lists yet: the rules of ``build --check`` hold for them too."""
+"""The machine code of every tail, in a program or not: the rules of ``build --check``, a main loop like plain's."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from cake_kernels import build
+from cake_kernels import build, sass
 from cake_kernels.cubin_cache import CubinCache
-from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT, SWAPPED, Config, Kernel
+from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT, SWAPPED, Config, Kernel, Tail
 from cake_kernels.nvdisasm import Nvdisasm
 
 MORE_PER_HGMMA = 0.75
@@ -29,10 +30,22 @@ def compiled(op: str, config: Config, out_dtype: str, tails: tuple[str, ...], ou
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_planned_tail_costs_neither_spills_nor_the_main_loops_uniform_registers(op, config, out_dtype, tmp_path):
-    plain, whole, slots = compiled(op, config, out_dtype, ("plain", "whole", "slots"), tmp_path)
+    plain, *all_planned = compiled(op, config, out_dtype, get_args(Tail), tmp_path)
     (plain_loop,) = plain.loops
 
-    for planned in (whole, slots):
+    for planned in all_planned:
         (loop,) = planned.loops
         assert planned.broken == ()
         assert loop.instructions_per_hgmma <= plain_loop.instructions_per_hgmma + MORE_PER_HGMMA
+
+
+def test_partial_sums_are_added_in_memory_four_at_a_time(tmp_path):
+    (one,) = compiled("wgrad", STRAIGHT, "bf16", ("atomics",), tmp_path)
+    blocks = sass.read_flow(Nvdisasm().flow_graph(one.built.path), symbol="wgrad_bf16_nondet_sm90a")
+    opcodes = [opcode for block in blocks.values() for opcode in block.opcodes]
+
+    added = [opcode for opcode in opcodes if sass.is_a(opcode, "RED", "REDG", "ATOMG") and "F32" in opcode]
+
+    # A consumer's thread has 128 x 192 / 128 elements of a tile.
+    assert len(added) == 192 / 4
+    assert all(opcode.startswith("REDG.E.ADD.F32x4.") for opcode in added)

@@ -1,0 +1,51 @@
+"""What the program files of sm_90a share: each is a docstring and one call of :func:`program`. Imports no torch.
+
+It stands beside the registry, since an import of anything in ``grouped_gemm`` brings torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .registry import Build, Launch, Op, OutDtype, Problem, Program, Variant
+
+if TYPE_CHECKING:
+    import torch
+
+ARCH = "sm_90a"
+
+
+def stem(op: Op, variant: Variant, out_dtype: OutDtype) -> str:
+    """``fwd_det_sm90a``; wgrad has the output type too: ``wgrad_bf16_det_sm90a``."""
+    what = f"{op}_{out_dtype}" if op == "wgrad" else op
+    return f"{what}_{variant}_sm90a"
+
+
+def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
+    """Return the program of an operation, a variant and an output type."""
+
+    def refuse(problem: Problem) -> str | None:
+        from .grouped_gemm.sm90.config import refuse
+
+        return refuse(problem)
+
+    def prepare(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, accumulate: bool) -> Launch:
+        from .grouped_gemm.sm90.launch import prepare
+
+        return prepare(op, a, b, offs, out, accumulate=accumulate, variant=variant)
+
+    def builds() -> tuple[Build, ...]:
+        from .grouped_gemm.sm90.config import kernels
+
+        return tuple(kernel.build for kernel in kernels(op, out_dtype, variant))
+
+    return Program(
+        stem=stem(op, variant, out_dtype),
+        op=op,
+        variant=variant,
+        arch=ARCH,
+        out_dtype=out_dtype,
+        refuse=refuse,
+        prepare=prepare,
+        builds=builds,
+    )
