@@ -9,6 +9,7 @@ number of SMs too; with ``slots`` they are still bitwise repeatable, with ``atom
 from __future__ import annotations
 
 import ctypes
+import weakref
 from dataclasses import dataclass
 from functools import cache
 
@@ -81,7 +82,7 @@ class Workspace:
 
     @classmethod
     def of(cls, config: Config, *, clusters: int, tiles: int, device: torch.device) -> Workspace | None:
-        """Return what a launch of ``clusters`` clusters and at most ``tiles`` tiles needs, None if it splits nothing.
+        """Allocate what a launch of ``clusters`` clusters and at most ``tiles`` tiles needs; None if it splits nothing.
 
         Zeroed on the current stream.
         """
@@ -97,15 +98,42 @@ class Workspace:
         return cls(slots=sums, tickets=torch.zeros(parts, dtype=torch.int32, device=device))
 
 
-@dataclass(frozen=True, slots=True)
+_Key = tuple[Config, int, int, int | None, int]
+
+_FREE: dict[_Key, Workspace] = {}
+"""Workspaces whose prepared call is gone, one for each kind and stream: the next call there need not zero one anew."""
+
+
+def _workspace(config: Config, clusters: int, tiles: int, device: torch.device) -> tuple[Workspace | None, _Key | None]:
+    """Return a workspace, and under which key it may be used again by a later call on the current stream; None: never.
+
+    What a CUDA graph captures keeps its own, since replays go on when the prepared call is gone.
+    """
+    if not config.splits:
+        return None, None
+    on_gpu = device.type == "cuda"
+    if on_gpu and torch.cuda.is_current_stream_capturing():
+        return Workspace.of(config, clusters=clusters, tiles=tiles, device=device), None
+    stream = torch.cuda.current_stream(device).cuda_stream if on_gpu else 0
+    key = config, clusters, min(tiles, clusters), device.index, stream
+    return _FREE.pop(key, None) or Workspace.of(config, clusters=clusters, tiles=tiles, device=device), key
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class _WithWorkspace:
-    """A launch that keeps its workspace alive."""
+    """A launch that keeps its workspace to itself."""
 
     launch: Launch
     workspace: Workspace
 
     def __call__(self, stream: int) -> None:
         self.launch(stream)
+
+    def giving_back(self, key: _Key | None) -> _WithWorkspace:
+        """Return itself; once it is gone, its workspace is free for the next call of ``key``."""
+        if key is not None:
+            weakref.finalize(self, _FREE.__setitem__, key, self.workspace).atexit = False
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +171,13 @@ def prepare(
 ) -> Launch:
     """Bind a kernel to its tensors; what that returns writes ``out``.
 
-    With a configuration that splits the tail, this allocates a workspace and zeroes on the current stream what must be
-    zeros, which a launch must come after. With ``atomics`` these are all of less than C cluster tiles of fp32 for C
-    clusters (26 MB for 66 of 256 x 384); with ``slots`` there are less than 2 C, of which the tickets are zeroed. The
-    launches of one prepared call share it and must run one after the other, on one stream or ordered by events; the
-    results of two at once are undefined, and so is all that comes after. So are those after a launch that was cut off:
-    prepare again. What is returned keeps the workspace alive; on another stream than the current one it must outlive
-    what it has enqueued.
+    With a configuration that splits the tail, this takes the workspace that an earlier call on the current stream has
+    left, or allocates one and zeroes there what must be zeros; a launch must come after that. With ``atomics`` these are
+    all of less than C cluster tiles of fp32 for C clusters (26 MB for 66 of 256 x 384); with ``slots`` there are less
+    than 2 C, of which the tickets are zeroed. The launches of one prepared call share its workspace and must run one
+    after the other, on one stream or ordered by events; the results of two at once are undefined, and so is all that
+    comes after. So are those after a launch that was cut off. What is returned keeps the workspace to itself; on another
+    stream than the current one, or in a graph captured later, it must outlive what it has enqueued.
 
     Parameters
     ----------
@@ -203,7 +231,7 @@ def prepare(
     clusters = resident.clusters
     if not config.splits:  # else the tail may be split over more clusters than there are tiles
         clusters = min(clusters, tiles)
-    workspace = Workspace.of(config, clusters=clusters, tiles=tiles, device=a.device)
+    workspace, key = _workspace(config, clusters, tiles, a.device)
     launch = resident.kernel.bind(
         encode(numbers.rows, a.data_ptr(), f"the first operand of {op}"),
         encode(numbers.cols, b.data_ptr(), f"the second operand of {op}"),
@@ -213,7 +241,7 @@ def prepare(
         block=(THREADS, 1, 1),
         cluster=(config.cluster_size, 1, 1),
     )
-    return _WithWorkspace(launch, workspace) if workspace else launch
+    return _WithWorkspace(launch, workspace).giving_back(key) if workspace else launch
 
 
 @cache

@@ -43,6 +43,7 @@ def loaded(monkeypatch):
         asked.append(SimpleNamespace(kernel=kernel, device=device, fake=FakeKernel()))
         return launch._Resident(asked[-1].fake, 66, PACE)
 
+    monkeypatch.setattr(launch, "_FREE", {})
     monkeypatch.setattr(launch, "_resident", resident)
     monkeypatch.setattr(launch, "encode", lambda numbers, address, what: (what, address))
     return asked
@@ -135,9 +136,26 @@ def test_a_launch_that_may_split_has_a_workspace_as_long_as_it_lives(loaded):
     del workspace
     gc.collect()
     assert slots() is not None
-    del made
+
+
+def test_a_call_takes_the_workspace_that_the_last_one_has_left_and_none_that_is_in_use(loaded):
+    a, b, out = operands("wgrad")
+
+    def prepared(tail="slots"):
+        return launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT, tail=tail))
+
+    one, other = prepared(), prepared()
+    first, second = one.workspace, other.workspace
+    assert first.slots.data_ptr() != second.slots.data_ptr()
+
+    del one
     gc.collect()
-    assert slots() is None
+
+    assert prepared("atomics").workspace is not first
+    again = prepared()
+    assert again.workspace is first
+    third = prepared().workspace
+    assert third is not first and third is not second
 
 
 @pytest.mark.parametrize(("clusters", "sums"), [(66, 10), (10, 9), (1, 0)])
