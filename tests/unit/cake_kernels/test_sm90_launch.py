@@ -155,7 +155,8 @@ def test_a_call_takes_the_workspace_that_the_last_one_has_left_and_none_that_is_
     again = prepared()
     assert again.workspace is first
     third = prepared().workspace
-    assert third is not first and third is not second
+    assert third is not first
+    assert third is not second
 
 
 @pytest.mark.parametrize(("clusters", "sums"), [(66, 10), (10, 9), (1, 0)])
