@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, STRAIGHT, SWAPPED, Config, Kernel
+from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, SOURCE, STRAIGHT, SWAPPED, Config, Kernel
 from cake_kernels.offsets import ends_within
 
 from .sm90_emulation import emulate
@@ -186,6 +186,29 @@ def test_a_sum_longer_than_is_summed_in_one_go_goes_on_in_the_output(kernel):
     c = case(kernel, **RAGGED, N=320, K=192)  # the last group has 256 rows
 
     run_and_check(c, edit=("kSumRows = 1 << 16;", "kSumRows = 64;"))
+
+
+# One cluster whose second CTA has no rows in most tiles: its consumers pass over 31 stages of a ring of 3.
+PASSED_OVER = {"offs": [53, 57, 60, 76, 124, 151, 158, 194, 228], "M": 300, "N": 128, "K": 1984}
+
+
+@pytest.mark.parametrize("seed", [6, 11, 18])
+def test_a_consumer_that_passes_over_a_tile_loses_no_phase_of_a_stage(seed):
+    run_and_check(case(kernel("fwd", SWAPPED), **PASSED_OVER), clusters=1, seed=seed, lazy=False)
+
+
+def test_warps_that_pass_over_a_tile_each_for_itself_are_seen_to_hang():
+    text = SOURCE.read_text()
+    start = text.index("    if (reader.releases) {\n        Reader alone")
+    together = text[start : text.index("}\n\n", text.index("reader.ring.skip", start))]
+    each = "for (int i = 0; i < stages; ++i) { reader.wait(kBlockK); reader.release(reader.advance()); }"
+
+    def run_all() -> None:
+        for seed in (6, 11, 18):
+            run(case(kernel("fwd", SWAPPED), **PASSED_OVER), clusters=1, seed=seed, lazy=False, edit=(together, each))
+
+    with pytest.raises(RuntimeError, match="deadlock"):
+        run_all()
 
 
 @pytest.mark.parametrize(

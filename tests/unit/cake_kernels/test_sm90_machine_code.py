@@ -1,4 +1,4 @@
-"""The machine code of every tail, in a program or not: the rules of ``build --check``, a main loop like plain's."""
+"""The machine code of every tail of wgrad, listed or not: the rules of ``build --check``, a main loop like plain's."""
 
 from dataclasses import replace
 from typing import get_args
@@ -26,7 +26,7 @@ def compiled(op: str, config: Config, out_dtype: str, tails: tuple[str, ...], ou
 
 @pytest.mark.parametrize(
     ("op", "config", "out_dtype"),
-    [("wgrad", STRAIGHT, "bf16"), ("wgrad", NARROW, "fp32"), ("fwd", SWAPPED, "bf16")],
+    [("wgrad", STRAIGHT, "bf16"), ("wgrad", NARROW, "fp32"), ("wgrad", SWAPPED, "bf16")],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_planned_tail_costs_neither_spills_nor_the_main_loops_uniform_registers(op, config, out_dtype, tmp_path):
