@@ -8,7 +8,7 @@ BENCH_OUT ?= reports
 EXTRAS   ?= dev$(if $(wildcard /proc/driver/nvidia/version),$(comma)gpu)
 BENCH_ID := smoke-$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: help bench bench-host previous test lint golden clean
+.PHONY: help bench bench-host previous test test-kernels test-rest lint golden clean
 
 help:
 	@echo "make bench   measure the smoke suite on this machine and print its table"
@@ -40,8 +40,17 @@ previous:
 	git archive '$(REV)' cake_kernels | tar -x -C '.previous/$(REV)'
 	git rev-parse --short=12 '$(REV)^{commit}' >'.previous/$(REV)/REVISION'
 
+# The device code on the CPU takes as long as everything else: side by side, each on a core.
+KERNEL_TESTS := tests/unit/cake_kernels
+
 test: lint
-	$(BIN)/python -m pytest
+	+$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-kernels test-rest
+
+test-kernels: $(VENV)/installed
+	$(BIN)/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+
+test-rest: $(VENV)/installed
+	$(BIN)/python -m pytest --ignore $(KERNEL_TESTS)
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
