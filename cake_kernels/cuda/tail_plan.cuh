@@ -14,7 +14,6 @@
 constexpr int kMinChunk = 8;   // fewest k-blocks of a chunk of a split tile
 constexpr int kMaxChunks = 8;  // most chunks of one
 constexpr int kFixup = 8;      // k-blocks that a split must gain, and more
-constexpr int kReductionOfBlock = 64;
 constexpr int kToTheEnd = 0x7fffffff;
 
 enum class SplitWhen { kNever, kNoRoom, kGain };
@@ -110,7 +109,7 @@ struct TailPlan {
 
     template <typename Walk>
     __device__ __forceinline__ static int k_blocks_of(const Walk& walk, int k_blocks, int group) {
-        return k_blocks == 0                ? ceil_div(walk.end_of(group) - walk.begin_of(group), kReductionOfBlock)
+        return k_blocks == 0                ? ceil_div(walk.end_of(group) - walk.begin_of(group), kRowsOfBlock)
                : group < walk.num_groups - 1 ? k_blocks
                                              : 0;
     }

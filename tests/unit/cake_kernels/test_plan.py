@@ -253,11 +253,16 @@ def test_the_random_launches_have_every_placement():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("kMinChunk", MIN_CHUNK), ("kMaxChunks", MAX_CHUNKS), ("kFixup", FIXUP), ("kReductionOfBlock", BLOCK_K)],
+    ("header", "name", "value"),
+    [
+        ("tail_plan", "kMinChunk", MIN_CHUNK),
+        ("tail_plan", "kMaxChunks", MAX_CHUNKS),
+        ("tail_plan", "kFixup", FIXUP),
+        ("tile_walk", "kRowsOfBlock", BLOCK_K),
+    ],
 )
-def test_the_device_header_has_the_models_constants(name, value):
-    assert f"constexpr int {name} = {value};" in (SOURCE.parent / "tail_plan.cuh").read_text()
+def test_the_device_headers_have_the_models_constants(header, name, value):
+    assert f"constexpr int {name} = {value};" in (SOURCE.parent / f"{header}.cuh").read_text()
 
 
 def wgrad(*sizes, tiles=1):
