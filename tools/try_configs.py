@@ -19,7 +19,6 @@ Work is done in a child process. A check that hangs or breaks the device costs o
 from __future__ import annotations
 
 import argparse
-import re
 import subprocess
 import sys
 import time
@@ -139,16 +138,7 @@ def config_of(name: str):
     """Return the configuration of a name."""
     from cake_kernels.grouped_gemm.sm90.config import Config
 
-    found = re.fullmatch(r"(\d+)x(\d+)_c(\d)x(\d)_s(\d)_b(\d+)(_swap)?(?:_l(\d+))?(?:_(whole|slots|atomics))?", name)
-    if found is None:
-        raise SystemExit(f"a configuration looks like 256x192_c1x2_s3_b8 or ..._swap_l4_slots, got {name!r}")
-    keys = ("tile_m", "tile_n", "cluster_m", "cluster_n", "stages", "band")
-    return Config(
-        **dict(zip(keys, map(int, found.groups()[:6]), strict=True)),
-        swap=found[7] is not None,
-        looks=int(found[8] or 0),
-        tail=found[9] or "plain",  # type: ignore[arg-type]
-    )
+    return Config.named(name)
 
 
 def run_check(task: str) -> str:

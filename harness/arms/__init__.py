@@ -2,6 +2,9 @@
 
 A module ``harness/arms/<name>.py`` has one object ``ARM``; another distribution registers such an object under the
 entry point ``cake_bench.arms``. The file's stem (the entry point's name) must be ``ARM.info.name``.
+
+A module may also have a function ``at(parameter)`` that returns its arm in a certain form; that one is called
+``<name>@<parameter>`` and belongs to no default.
 """
 
 from __future__ import annotations
@@ -101,8 +104,11 @@ def load(name: str) -> Arm:
     UnknownName
         The message lists the known ones.
     PluginError
-        Its import fails, its object is no arm of that name, or the name has two owners.
+        Its import fails, its object is no arm of that name, the name has two owners, or it takes no such parameter.
     """
+    stem, at, parameter = name.partition("@")
+    if at:
+        return _load_at(stem, parameter)
     others = plugins.owners(plugins.ARMS_ENTRY_POINT, name)
     if name in plugins.names("arms"):
         if others:
@@ -115,6 +121,23 @@ def load(name: str) -> Arm:
         arm = plugins.load_external(plugins.ARMS_ENTRY_POINT, name)
     else:
         raise UnknownName("arm", name, names())
+    return _checked(arm, name)
+
+
+def _load_at(stem: str, parameter: str) -> Arm:
+    if stem not in plugins.names("arms"):
+        raise UnknownName("arm", stem, names())
+    at = getattr(plugins.load("arms", stem), "at", None)
+    if at is None:
+        raise PluginError(f"arm {stem!r} takes no parameter, got {stem}@{parameter}; name it without")
+    try:
+        arm: object = at(parameter)
+    except FOREIGN as error:
+        raise PluginError(f"arm {stem}@{parameter} cannot be: {first_line(error)}") from error
+    return _checked(arm, f"{stem}@{parameter}")
+
+
+def _checked(arm: object, name: str) -> Arm:
     if not isinstance(arm, Arm):
         raise PluginError(f"arm {name!r} must be an object with info, why_not and prepare, got {type(arm).__name__}")
     if not isinstance(arm.info, ArmInfo):

@@ -17,7 +17,7 @@ from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.model.run import ArmInfo
 
-_OPS: dict[str, registry.Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
+OPS: dict[str, registry.Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
 _FUNCTIONS = {"fwd": "forward", "dX": "dgrad", "dW": "wgrad"}
 
 
@@ -48,7 +48,7 @@ def why_no_program(registry: ModuleType, case: Case, arch: str, variant: registr
 def problem(registry: ModuleType, case: Case, arch: str) -> Any:
     """Return what that revision's registry calls ``case``, a product."""
     s = case.shape
-    return registry.Problem(op=_OPS[case.op], out_dtype=case.out_dtype, arch=arch, M=s.M, N=s.N, K=s.K, E=s.E)
+    return registry.Problem(op=OPS[case.op], out_dtype=case.out_dtype, arch=arch, M=s.M, N=s.N, K=s.K, E=s.E)
 
 
 def prepared(grouped_gemm: ModuleType, case: Case, operands: Operands, variant: registry.Variant) -> Prepared:

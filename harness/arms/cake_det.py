@@ -1,8 +1,9 @@
-"""Our deterministic variant: bitwise the same from run to run."""
+"""Our deterministic variant: bitwise the same from run to run. ``cake_det@CONFIGURATION``: in that one, see ``at``."""
 
 from __future__ import annotations
 
 from harness.arms._cake import CakeArm
+from harness.arms._configured import ConfiguredArm
 from harness.model.run import ArmInfo
 
 ARM = CakeArm(
@@ -14,3 +15,14 @@ ARM = CakeArm(
     ),
     variant="det",
 )
+
+
+def at(name: str) -> ConfiguredArm:
+    """Return the arm of one configuration of the sm_90a kernel: ``cake_det@128x256_c2x1_s3_b8_l16``.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such configuration, or its results are not repeatable.
+    """
+    return ConfiguredArm.named(f"cake_det@{name}", name)

@@ -5,6 +5,7 @@ The device code is one template, ``cake_kernels/cuda/grouped_gemm_sm90.cu``, who
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -40,6 +41,7 @@ LOOKS = 16
 Tail = Literal["plain", "whole", "slots", "atomics"]
 """What becomes of the tiles after the last full wave; see :class:`Config`."""
 
+_NAME = rf"(\d+)x(\d+)_c(\d)x(\d)_s(\d)_b(\d+)(_swap)?(?:_l(\d+))?(?:_({'|'.join(get_args(Tail)[1:])}))?"
 _OP_NUMBERS: dict[Op, int] = {"fwd": 0, "dgrad": 1, "wgrad": 2}
 
 
@@ -102,6 +104,28 @@ class Config:
             raise ArgumentError(
                 f"{self.name} must leave room for the epilogue in {MAX_SMEM_BYTES} bytes; take 3 stages"
             )
+
+    @classmethod
+    def named(cls, name: str) -> Config:
+        """Return the configuration whose :attr:`name` it is.
+
+        Raises
+        ------
+        ArgumentError
+            No configuration has that name, or the kernel has not its values.
+        """
+        found = re.fullmatch(_NAME, name)
+        if found is None:
+            raise ArgumentError(
+                f"name of a configuration must look like 256x192_c1x2_s3_b8_swap_l16_slots, got {name!r}"
+            )
+        keys = ("tile_m", "tile_n", "cluster_m", "cluster_n", "stages", "band")
+        return cls(
+            **dict(zip(keys, map(int, found.groups()[:6]), strict=True)),
+            swap=found[7] is not None,
+            looks=int(found[8] or 0),
+            tail=found[9] or "plain",  # type: ignore[arg-type]
+        )
 
     @property
     def name(self) -> str:

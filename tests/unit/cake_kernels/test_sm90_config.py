@@ -209,6 +209,15 @@ def test_no_offs_lead_to_more_tiles_than_the_bound(op, config, M, N, K, data):
 )
 def test_a_configurations_name_says_what_it_is(changed, name):
     assert config(**changed).name == name
+    assert Config.named(name) == config(**changed)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "256x192", "256x192_c1x2_s3_b8_l", "256x192_c1x2_s3_b8_plain", "256x192_c1x2_s3_b8 "]
+)
+def test_what_is_no_name_of_a_configuration_is_refused(name):
+    with pytest.raises(ArgumentError, match="must look like 256x192_c1x2_s3_b8_swap_l16_slots, got"):
+        Config.named(name)
 
 
 @pytest.mark.parametrize(
