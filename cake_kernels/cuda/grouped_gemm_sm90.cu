@@ -806,7 +806,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             mbarrier_init(full_barrier(smem, stage), 1);
             mbarrier_init(empty_barrier(smem, stage), kConsumers * kClusterSize);
         }
-        if (kPlans) mbarrier_init(planned_barrier(smem), 1);
+        if (kPlans) mbarrier_init(planned_barrier(smem), 32);
         fence_mbarrier_init();
     }
     if (threadIdx.x / 32 == 1) {
@@ -828,7 +828,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
             Plan& plan = the_plan();
             plan.make(walk, k_blocks, kAtomics ? SplitWhen::kNoRoom : kSplits ? SplitWhen::kGain : SplitWhen::kNever);
             plan.take(walk, k_blocks, cluster_id());
-            if (elected()) mbarrier_arrive(planned_barrier(smem));
+            mbarrier_arrive(planned_barrier(smem));  // each lane, for what it has written
         }
     } else {
         take_registers<kRegistersConsumer>();
