@@ -1,25 +1,26 @@
-"""How gradients reach the three programs: one backward under two forms of the forward.
+"""How gradients reach the three programs: one backward under three forms of the forward.
 
-Eager code takes the *save-first* form. A non-reentrant checkpoint stops its recomputation when the last tensor is
-saved, and a ``torch.autograd.Function`` saves when its ``forward`` returns: so ``forward`` only saves and hands out an
-unwritten y, and the program is launched after it. A region that ends in a grouped GEMM then launches that once.
+Eager code *saves first*. A non-reentrant checkpoint stops its recomputation when the last tensor is saved, and a
+``torch.autograd.Function`` saves when its ``forward`` returns: so ``forward`` only saves and hands out a y without
+values, and the program is launched after it. A region that ends in a grouped GEMM then launches that once.
 
-Code that is compiled or watched by a dispatch mode (selective checkpointing) sees one functional operator,
-``grouped_mm``, in the package's own namespace. Below both, ``grouped_mm_dgrad`` and ``grouped_mm_wgrad`` compute the
-gradients; their own derivatives are an error.
+Whoever watches calls must see one functional operator, ``grouped_mm``, in the package's own namespace. A dispatch mode
+(selective checkpointing) sees it after the saving; its result then takes the place of a y of one element. Compiled
+code has the operator alone: the compiler drops what nobody reads. ``grouped_mm_dgrad`` and ``grouped_mm_wgrad`` compute
+the gradients; their own derivatives are an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ..errors import NoProgramError
 from ..grouped_gemm.call import ALIGNMENT_BYTES, dgrad_call, forward_call, wgrad_call
 from ..grouped_gemm.ops import NAMESPACE
+from . import dispatch_mode
 from .backend import prepare
 
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -51,33 +52,48 @@ def multiply(
         bf16 [M, N], new and contiguous.
     """
     options = deterministic, backend, weight_grad_dtype  # an operator's gradient needs them positional
-    if _is_watched():
-        y: torch.Tensor = _GROUPED_MM(x, w, offs, *options)
+    y: torch.Tensor
+    if torch.compiler.is_compiling():
+        y = _GROUPED_MM(x, w, offs, *options)
         return y
-    prepared = prepare(forward_call(x, w, offs, None, None), deterministic=deterministic, backend=backend)
-    y = _SaveFirst.apply(x, w, offs, *options, prepared)  # type: ignore[no-untyped-call]
+    call = forward_call(x, w, offs, None, None)
+    if dispatch_mode.is_active():
+        one_element = x.new_empty_strided((x.shape[0], w.shape[1]), (0, 0))  # never read
+        place = _SaveFirst.apply(x, w, offs, *options, (one_element,))  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            y = _GROUPED_MM(x, w, offs, *options)
+        y = _TakePlace.apply(y, place)  # type: ignore[no-untyped-call]
+        return y
+    prepared = prepare(call, deterministic=deterministic, backend=backend)
+    y = _SaveFirst.apply(x, w, offs, *options, (prepared.out,))  # type: ignore[no-untyped-call]
     prepared.launch()
     return y
 
 
-def _is_watched() -> bool:
-    """Whether calls must be seen as operators: traced, or by a dispatch mode."""
-    return torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
-
-
 class _SaveFirst(torch.autograd.Function):
-    """Saves for backward, and gives ``prepared.out`` its place in the graph; whoever applies it launches after it."""
+    """Saves for backward, and gives ``out`` its place in the graph; whoever applies it computes the values after it."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> torch.Tensor:
-        *arguments, prepared = inputs
-        out: torch.Tensor = prepared.out
+        *arguments, (out,) = inputs  # in a tuple autograd takes it for a result, and not for an input
         _save(ctx, tuple(arguments), out)
-        return out
+        return cast(torch.Tensor, out)
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
         return *_gradients(ctx, g), None
+
+
+class _TakePlace(torch.autograd.Function):
+    """Returns ``y``, with the gradient of ``place``."""
+
+    @staticmethod
+    def forward(ctx: Any, y: torch.Tensor, place: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - autograd's signature
+        return y.detach()  # no view, and of one version with y, which a selective checkpoint may hold
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> Any:  # noqa: ARG004 - autograd's signature
+        return None, g
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001 - torch names it
@@ -91,7 +107,7 @@ def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     x, w, offs = ctx.saved_tensors
     g = g.contiguous()
     # Only the operators refuse a second derivative. Where none can follow, the host is spared their dispatch.
-    as_operators = torch.is_grad_enabled() or _is_watched()
+    as_operators = torch.is_grad_enabled() or torch.compiler.is_compiling() or dispatch_mode.is_active()
     dgrad, wgrad = (_DGRAD, _WGRAD) if as_operators else (_dgrad, _wgrad)
     dx = None if w is None else dgrad(g, w, offs, ctx.deterministic, ctx.backend)
     dw = None if x is None else wgrad(g, x, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype)

@@ -153,19 +153,35 @@ def test_a_checkpoint_that_ends_in_it_launches_the_forward_once(launched):
     assert_all_right(p, y, x.grad, w.grad)
 
 
-def test_a_selective_policy_that_saves_it_launches_the_forward_once(launched):
+@pytest.mark.parametrize(
+    ("policy", "again"),
+    [
+        (CheckpointPolicy.MUST_SAVE, []),
+        (CheckpointPolicy.PREFER_SAVE, []),
+        (CheckpointPolicy.MUST_RECOMPUTE, ["fwd"]),
+        (CheckpointPolicy.PREFER_RECOMPUTE, ["fwd"]),
+    ],
+)
+@pytest.mark.parametrize("ends_in_it", [True, False])
+def test_a_selective_policy_decides_what_is_launched_again_where_the_result_is_needed(
+    launched, policy, again, ends_in_it
+):
     p = ragged(SIZES["uneven"], N=264, K=136)
     x, w = leaves(p)
     operator = getattr(torch.ops, grouped_gemm.ops.NAMESPACE).grouped_mm.default
 
+    def region(x, w):
+        y = grouped_mm(x.neg().neg(), w, p.offs)
+        return y if ends_in_it else y * torch.ones_like(y)  # after it something is saved
+
     def decide(_, op, *__, **___):
-        return CheckpointPolicy.MUST_SAVE if op == operator else CheckpointPolicy.PREFER_RECOMPUTE
+        return policy if op == operator else CheckpointPolicy.PREFER_RECOMPUTE
 
     contexts = partial(create_selective_checkpoint_contexts, decide)
-    y = checkpoint(lambda x, w: grouped_mm(x, w, p.offs).neg().neg(), x, w, use_reentrant=False, context_fn=contexts)
+    y = checkpoint(region, x, w, use_reentrant=False, context_fn=contexts)
     y.backward(p.g)
 
-    assert launched == ["fwd", "dgrad", "wgrad"]
+    assert launched == ["fwd", *([] if ends_in_it else again), "dgrad", "wgrad"]
     assert_all_right(p, y, x.grad, w.grad)
 
 
