@@ -46,6 +46,12 @@ class Device(Protocol):
     def free_bytes(self) -> int:
         """Return how many bytes a new tensor could take now."""
 
+    def reader(self, num_bytes: int) -> Callable[[], torch.Tensor]:
+        """Return a call that reads once through a buffer of ``num_bytes``, a multiple of 16, and writes nothing.
+
+        What it returns depends on what it read.
+        """
+
 
 class Cpu:
     """The processor that Python runs on; a call is done when it returns."""
@@ -70,6 +76,10 @@ class Cpu:
                 if line.startswith("MemAvailable:"):
                     return 1024 * int(line.split()[1])
         raise UsageError("/proc/meminfo has no line MemAvailable; a run on the CPU needs Linux")
+
+    def reader(self, num_bytes: int) -> Callable[[], torch.Tensor]:
+        """Return a sum over the buffer, by all threads."""
+        return torch.ones(num_bytes // 4, dtype=torch.float32).sum
 
 
 class Cuda:
@@ -99,6 +109,16 @@ class Cuda:
         """Return the device's free memory after giving the allocator's cache back."""
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info()[0])
+
+    def reader(self, num_bytes: int) -> Callable[[], torch.Tensor]:
+        """Return the flush's own kernel over another buffer."""
+        read = ReadFlush(self.torch_device, num_bytes)
+
+        def launch() -> torch.Tensor:
+            read.launch(stream=self._stream)
+            return read.sink
+
+        return launch
 
     def _time_one(self, clock: Callable[[], int]) -> int:
         repeats = 20

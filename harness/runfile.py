@@ -13,7 +13,7 @@ from harness import result_files
 from harness.errors import RunFileError
 from harness.model.run import SCHEMA_VERSION, Run
 
-OPTIONAL = ("sources_sha256", "previous")
+OPTIONAL = ("sources_sha256", "previous", "rates")
 """Keys that stand in a file only where there is something to say: older files have none of them."""
 
 
@@ -103,7 +103,7 @@ def _compact(value: object) -> str:
 
 
 def _value(name: str, value: object) -> str:
-    if name in ("rows", "machines", "arms") and isinstance(value, list) and value:
+    if name in ("rows", "rates", "machines", "arms") and isinstance(value, list) and value:
         return "[\n" + ",\n".join(_compact(item) for item in value) + "\n]"
     return _compact(value)
 

@@ -21,6 +21,7 @@ from harness.cli._options import Selection, duration_ns, read_shapes, select_arm
 from harness.cli._plan import print_plan
 from harness.cli._previous import compare_sides, open_previous, previous_options, recorded, with_kernels
 from harness.cli._progress import RowProgress
+from harness.cli._rates import with_rates
 from harness.cli._session import arm_infos, open_session, select_regimes, select_twin
 from harness.errors import ExitCode, UsageError
 from harness.kernels import Kernels, current
@@ -53,6 +54,12 @@ TOP = Path(__file__).resolve().parents[2]
 )
 @click.option(
     "--aa", metavar="ARM", help="The arm that runs twice, as an A/A pair; off: none. Default: the first, on a GPU."
+)
+@click.option(
+    "--floors",
+    is_flag=True,
+    help="First measure how fast the machine reads memory and multiplies dense matrices, so that the report has each"
+    " row's floor.",
 )
 @click.option("--allow-busy", is_flag=True, help="Measure although another process computes on the GPU.")
 @click.option(
@@ -97,6 +104,7 @@ def command(
     timer: str | None,
     regimes: str | None,
     aa: str | None,
+    floors: bool,
     allow_busy: bool,
     groups: int,
     seed: int,
@@ -139,8 +147,9 @@ def command(
     other = open_previous(previous, arms, only_affected=only_affected, top=TOP)
     arms = with_kernels(arms, other)
     if profile:
-        if only_affected:
-            raise UsageError("--only-affected does not apply to --profile; leave it out")
+        for option, given in (("--only-affected", only_affected), ("--floors", floors)):
+            if given:
+                raise UsageError(f"{option} does not apply to --profile; leave it out")
         _profile(cases, arms, device, seed)
         return ExitCode.OK
     session, timer_spec = open_session(device, timer, groups=groups, allow_busy=allow_busy)
@@ -161,7 +170,8 @@ def command(
     path = resume or (out or DEFAULT_FOLDER) / f"{plan.run_id}.json"
     if resume is None and path.exists():
         raise UsageError(f"{path} exists; choose another --run-id, or go on with it by --resume {path}")
-    run = _resumed(runfile.load(resume), plan, cases, machine) if resume else plan
+    run = _resumed(runfile.load(resume), plan, cases, machine, floors=floors) if resume else plan
+    run = with_rates(run, bench) if floors else run
     before, start = len(run.rows), time.monotonic_ns()
     run, stopped = _measure(run, cases, bench, in_regimes, path, time_limit)
     click.echo(cost(run.rows[before:], time.monotonic_ns() - start), err=True)
@@ -219,7 +229,7 @@ def _new_run(
     )
 
 
-def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine) -> Run:
+def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine, *, floors: bool) -> Run:
     """Return ``old`` ready to go on, after asking that it is the run that ``plan`` would be."""
     same = (
         "method_version",
@@ -239,6 +249,8 @@ def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine) -> Ru
             raise UsageError(
                 f"--resume: {name} of run {old.run_id} differs from this command's; give the command that began it"
             )
+    if bool(old.rates) != floors:
+        raise UsageError(f"--resume: run {old.run_id} began {'without' if floors else 'with'} --floors; go on likewise")
     if old.revision != plan.revision:
         raise UsageError(
             f"--resume: run {old.run_id} measures revision {old.revision}, this tree is {plan.revision}; run anew"

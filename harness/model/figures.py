@@ -10,6 +10,7 @@ from typing import Literal
 
 from harness.model.case import Case
 from harness.model.conditions import Discards
+from harness.model.measured_floor import MeasuredFloor, closed_share
 from harness.model.run import ArmOutcome
 
 CLOCK_APART = 0.01
@@ -106,6 +107,39 @@ class ArmFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowFloor:
+    """How far new and SOTA are from the row's measured floor.
+
+    Attributes
+    ----------
+    floor
+        Its two times, the median over the cards.
+    new, sota
+        Latency over the floor; None without a time. Below 1, the arm was faster than the floor says anything can be: a
+        rate was measured too low.
+    """
+
+    floor: MeasuredFloor
+    new: float | None
+    sota: float | None
+
+    @property
+    def closed(self) -> float | None:
+        """(SOTA - new) / (SOTA - floor); None where one has no time, or SOTA is not above the floor."""
+        return None if self.new is None or self.sota is None else closed_share(self.new, self.sota)
+
+    @property
+    def new_is_below(self) -> bool:
+        """Whether new is below the floor."""
+        return self.new is not None and self.new < 1
+
+    @property
+    def sota_is_below(self) -> bool:
+        """Whether SOTA is below the floor."""
+        return self.sota is not None and self.sota < 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
     """One case in one regime on one model of device.
 
@@ -129,6 +163,8 @@ class ReportRow:
         Groups that were measured and thrown away.
     control
         Both revisions of ours run the same program; such a row is in no geomean and no count of *previous*.
+    floor
+        Where every run that has a time in it measured its machine's rates, and the row does any work.
     """
 
     device: str
@@ -144,6 +180,7 @@ class ReportRow:
     host_bound: tuple[str, ...]
     discarded: Discards
     control: bool
+    floor: RowFloor | None = None
 
     def figure(self, arm: str) -> ArmFigure | None:
         """Return what is known of ``arm`` in this row."""

@@ -59,13 +59,17 @@ class Machine:
                 raise RunFileError(f"{name} of machine {self.product!r} must be a finite number >= 1, got {value}")
 
     def floor_ns(self, case: Case) -> int:
-        """Return the time in ns below which no call of ``case`` can end on this machine, at least 1.
+        """Return the *physical floor*: the time in ns below which no call of ``case`` can end here, at least 1.
 
         The larger of FLOPs over the peak rate and, on a GPU (where every call starts with a cold L2), the bytes that
         must move over the peak bandwidth: all inputs, and what of the outputs the cache cannot still hold when the call
         ends. A time below it is a broken timer or an arm that did not do the work.
         """
-        by_flops = case.flops / self.peak_flops if self.peak_flops else 0.0
         moved = case.input_bytes + max(0, case.output_bytes - self.cache_bytes)
-        by_bytes = moved / self.peak_bytes_per_s if self.peak_bytes_per_s else 0.0
+        return self.least_ns(flops=case.flops, num_bytes=moved)
+
+    def least_ns(self, *, flops: int = 0, num_bytes: int = 0) -> int:
+        """Return the time in ns that so many FLOPs and bytes of memory need at the peak rates, at least 1."""
+        by_flops = flops / self.peak_flops if self.peak_flops else 0.0
+        by_bytes = num_bytes / self.peak_bytes_per_s if self.peak_bytes_per_s else 0.0
         return max(1, math.floor(1e9 * max(by_flops, by_bytes)))

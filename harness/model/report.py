@@ -12,7 +12,8 @@ from harness.model.case import Case
 from harness.model.conditions import ClockEnergy, GpuStates, Launches, RecordCount
 from harness.model.figures import Ratio, ReportRow
 from harness.model.machine import Machine
-from harness.model.run import ArmInfo
+from harness.model.measured_floor import closed_share
+from harness.model.run import ArmInfo, Rates
 
 SOTA = "sota"
 """Role: in each row the fastest of t, c and d that has a time."""
@@ -38,6 +39,14 @@ LimitKind = Literal["failed", "unsupported", "skipped", "other-regime", "host-bo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunRates:
+    """What one machine could do in one run."""
+
+    run_id: str
+    rates: Rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """One machine and the runs that met it.
 
@@ -51,6 +60,8 @@ class Environment:
         Those in which it has a time, in the order of pages.
     states
         What its driver said after the groups, one a regime; empty where no driver tells.
+    rates
+        One a run that measured them.
     """
 
     device: str
@@ -59,6 +70,7 @@ class Environment:
     groups: tuple[int, ...]
     regimes: tuple[str, ...]
     states: tuple[GpuStates, ...]
+    rates: tuple[RunRates, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +208,39 @@ class AaStanding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FloorStanding:
+    """How far the rows of one suite's operation are from their measured floors.
+
+    Attributes
+    ----------
+    rows
+        Rows that have a floor.
+    n
+        Rows in the means: those with a time of new and of SOTA that are not host-bound.
+    new, sota
+        Geometric means of latency / floor; None without a row.
+    new_below, sota_below
+        How many of ``rows`` are below their floor.
+    """
+
+    device: str
+    regime: str
+    suite: str
+    op: str
+    rows: int
+    n: int
+    new: float | None
+    sota: float | None
+    new_below: int
+    sota_below: int
+
+    @property
+    def closed(self) -> float | None:
+        """(S - N) / (S - 1) of the two means; None without a row, or where SOTA's is at most 1."""
+        return None if self.new is None or self.sota is None else closed_share(self.new, self.sota)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowName:
     """A row without its numbers."""
 
@@ -254,6 +299,8 @@ class Report:
     notes
         What a reader must know before any number: ``sota``, where that column is not SOTA; ``revision``, where runs
         pool whose trees nobody can name.
+    floors
+        One a device, regime, suite and operation that has rows with a floor.
     aa
         One a device, regime and A/A pair.
     clock_energy
@@ -282,6 +329,7 @@ class Report:
     rows: tuple[ReportRow, ...]
     geomeans: tuple[Geomean, ...]
     standings: tuple[Standing, ...]
+    floors: tuple[FloorStanding, ...]
     aa: tuple[AaStanding, ...]
     clock_energy: tuple[ClockEnergy, ...]
     records: tuple[RecordCount, ...]

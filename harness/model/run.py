@@ -1,10 +1,11 @@
-"""Run: everything that one ``cake-bench run`` recorded; its rows, arms, machines, and why something has no time."""
+"""Run: all that one ``cake-bench run`` recorded: rows, arms, machines, their rates, and why something has no time."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Literal
 
 from harness.errors import RunFileError
@@ -22,6 +23,9 @@ METHOD_VERSION = 3
 3: in boost three rotations a group, before one; all arms of a group wait equally long for the host, and none waits
 within a block.
 """
+
+RATE_SAMPLES = 7
+"""Fewest samples that a rate is the median of."""
 
 # Becomes the name of a file, on any system.
 _RUN_ID = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
@@ -201,6 +205,56 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """How fast a machine does one kind of work: calls of a known amount, timed as rows are in boost.
+
+    Attributes
+    ----------
+    amount
+        Bytes that one call reads, or floating-point operations that it does.
+    samples, discarded, states, records, kernels
+        As in :class:`Row`.
+    """
+
+    amount: int
+    samples: Samples
+    discarded: tuple[Discarded, ...] = ()
+    states: tuple[GroupState, ...] = ()
+    records: dict[str, int | None] = field(default_factory=dict)
+    kernels: dict[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.amount < 1:
+            raise RunFileError(f"amount of a rate must be >= 1, got {self.amount}")
+        if len(self.samples) < RATE_SAMPLES:
+            raise RunFileError(f"a rate must have at least {RATE_SAMPLES} samples, got {len(self.samples)}")
+
+    @property
+    def per_s(self) -> float:
+        """The amount over the median span, a second."""
+        return 1e9 * self.amount / median(self.samples.span_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a machine of the run can do, measured on it before its rows; the floors of its rows follow.
+
+    Attributes
+    ----------
+    machine
+        Index into the run's machines.
+    plain_read
+        Memory that is read and not kept; in bytes.
+    dense_mm
+        One dense BF16 product of square matrices by ``torch.mm``; in floating-point operations.
+    """
+
+    machine: int
+    plain_read: Rate
+    dense_mm: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteCount:
     """How many rows a suite has in one operation and row class, before any filter."""
 
@@ -263,6 +317,8 @@ class Run:
         path, as ``sha256sum`` writes them. Empty where it is not known.
     previous
         The other revision of ours, where one was loaded.
+    rates
+        One a machine that measured rows, where floors were asked for; else empty.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -282,6 +338,7 @@ class Run:
     suite_counts: tuple[SuiteCount, ...]
     sources_sha256: str = ""
     previous: Previous | None = None
+    rates: tuple[Rates, ...] = ()
     rows: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
@@ -301,13 +358,33 @@ class Run:
             _refuse_other_than_sha256("sources_sha256", self.sources_sha256)
         if self.previous:
             self._refuse_unknown("previous.controls", set(self.previous.controls), set(self.planned))
+        self._refuse_twice("machine of rates", [str(rates.machine) for rates in self.rates])
+        for rates in self.rates:
+            self._refuse_impossible_rates(rates)
         for row in self.rows:
             self._refuse_impossible(row, names)
 
+    def rates_of(self, machine: int) -> Rates | None:
+        """Return the rates of the machine with this index; None where floors were not asked for."""
+        return next((rates for rates in self.rates if rates.machine == machine), None)
+
+    def _refuse_impossible_rates(self, rates: Rates) -> None:
+        self._refuse_unknown_machine("rates: ", rates.machine)
+        machine = self.machines[rates.machine]
+        least_ns = {
+            "plain_read": machine.least_ns(num_bytes=rates.plain_read.amount),
+            "dense_mm": machine.least_ns(flops=rates.dense_mm.amount),
+        }
+        for name, rate in (("plain_read", rates.plain_read), ("dense_mm", rates.dense_mm)):
+            where = f"rates of machine {rates.machine}: {name}: "
+            self._refuse_unknown(f"{where}arm", set(rate.samples.arm), {name})
+            self._refuse_too_short(where, rate.samples, least_ns[name], "its amount needs at this machine's peak")
+
     def _refuse_impossible(self, row: Row, names: set[str]) -> None:
         where = f"row {row.case.case_id!r}: "
-        if not 0 <= row.machine < len(self.machines):
-            raise self._error(f"{where}machine must be in 0..{len(self.machines) - 1}, got {row.machine}")
+        self._refuse_unknown_machine(where, row.machine)
+        if self.rates and self.rates_of(row.machine) is None:
+            raise self._error(f"{where}machine {row.machine} must have rates, as others of the run do, got none")
         self._refuse_unknown(f"{where}regime", {row.regime}, set(self.regimes))
         self._refuse_unknown(f"{where}planned row", {row_key(row.regime, row.case)}, set(self.planned))
         self._refuse_unknown(f"{where}arms", row.arms.keys(), names)
@@ -315,12 +392,18 @@ class Run:
         for thrown in row.discarded:
             self._refuse_unknown(f"{where}discarded", {thrown.arm, *thrown.span_ns} - {""}, names)
         floor_ns = self.machines[row.machine].floor_ns(row.case)
-        for index, span in enumerate(row.samples.span_ns):
-            if span < floor_ns:
+        self._refuse_too_short(where, row.samples, floor_ns, "the row's FLOPs and bytes need on this machine")
+
+    def _refuse_too_short(self, where: str, samples: Samples, least_ns: int, why: str) -> None:
+        for index, span in enumerate(samples.span_ns):
+            if span < least_ns:
                 raise self._error(
-                    f"{where}samples.span_ns[{index}] must be >= {floor_ns}, the least time that the row's FLOPs and"
-                    f" bytes need on this machine; got {span}"
+                    f"{where}samples.span_ns[{index}] must be >= {least_ns}, the least time that {why}; got {span}"
                 )
+
+    def _refuse_unknown_machine(self, where: str, machine: int) -> None:
+        if not 0 <= machine < len(self.machines):
+            raise self._error(f"{where}machine must be in 0..{len(self.machines) - 1}, got {machine}")
 
     def _refuse_twice(self, what: str, names: Sequence[str]) -> None:
         if len(set(names)) != len(names):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.model.case import Case
 from harness.model.conditions import Discards
-from harness.model.figures import ArmFigure, ReportRow
+from harness.model.figures import ArmFigure, ReportRow, RowFloor
 from harness.model.report import Report
 from harness.pages import refuse_columns
 
@@ -52,6 +52,11 @@ COLUMNS: dict[str, str] = {
     "ratio_busy_median": "Float64",
     "ratio_cycles_median": "Float64",
     "ratio_spread": "Float64",
+    "floor_ns": "Float64",
+    "floor_binds": "string",
+    "over_floor": "Float64",
+    "below_floor": "boolean",
+    "floor_closed": "Float64",
     "twin_of": "string",
     "aa_median": "Float64",
     "aa_min": "Float64",
@@ -63,7 +68,8 @@ COLUMNS: dict[str, str] = {
     "discarded_restarted": "Int64",
 }
 """Column -> pandas type. ``ratio_*`` are the paired ratios of this line's arm / new, empty on the lines of new and of a
-twin; ``aa_*``, on a twin's line, those of its arm / the twin; ``discarded_*`` are the row's."""
+twin; ``aa_*``, on a twin's line, those of its arm / the twin; ``floor_*`` and ``discarded_*`` are the row's,
+``over_floor`` is this line's latency / floor."""
 
 
 def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") -> str:  # noqa: ARG001 - for readers
@@ -139,10 +145,22 @@ def _of_figure(report: Report, row: ReportRow, figure: ArmFigure) -> dict[str, o
         "ratio_busy_median": paired.busy_median if paired else None,
         "ratio_cycles_median": paired.cycles_median if paired else None,
         "ratio_spread": paired.spread if paired else None,
+        **_of_floor(row.floor, figure.span_ns),
         "twin_of": info.twin_of,
         "aa_median": aa.median if aa else None,
         "aa_min": aa.min if aa else None,
         "aa_max": aa.max if aa else None,
+    }
+
+
+def _of_floor(of: RowFloor | None, span_ns: float | None) -> dict[str, object]:
+    over = span_ns / of.floor.ns if of and span_ns is not None else None
+    return {
+        "floor_ns": of.floor.ns if of else None,
+        "floor_binds": of.floor.binds if of else None,
+        "over_floor": over,
+        "below_floor": None if over is None else over < 1,
+        "floor_closed": of.closed if of else None,
     }
 
 

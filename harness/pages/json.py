@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
-from harness.model.figures import ArmFigure, Ratio, ReportRow
-from harness.model.report import AaStanding, Environment, Limit, Report, RowRatio, Standing
+from harness.model.figures import ArmFigure, Ratio, ReportRow, RowFloor
+from harness.model.report import AaStanding, Environment, FloorStanding, Limit, Report, RowRatio, RunRates, Standing
+from harness.model.run import Rate
 from harness.pages import refuse_columns
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") 
         "rows": [_row(row) for row in report.rows],
         "geomeans": [_fields(geomean) for geomean in report.geomeans],
         "standings": [_standing(standing) for standing in report.standings],
+        "floors": [_floor_standing(floor) for floor in report.floors],
         "aa": [_aa(aa) for aa in report.aa],
         "clock_energy": [asdict(entry) for entry in report.clock_energy],
         "records": {entry.name: entry.count for entry in report.records},
@@ -63,8 +65,21 @@ def _environment(environment: Environment) -> Object:
         "groups": environment.groups,
         "regimes": environment.regimes,
         "states": [asdict(states) for states in environment.states],
+        "rates": [_rates(rates) for rates in environment.rates],
         **_fields(environment.machine, "device"),
     }
+
+
+def _rates(of_run: RunRates) -> Object:
+    return {
+        "run": of_run.run_id,
+        "plain_read": _rate(of_run.rates.plain_read),
+        "dense_mm": _rate(of_run.rates.dense_mm),
+    }
+
+
+def _rate(rate: Rate) -> Object:
+    return {"per_s": rate.per_s, "amount": rate.amount, "span_ns": rate.samples.span_ns}
 
 
 def _row(row: ReportRow) -> Object:
@@ -85,6 +100,19 @@ def _row(row: ReportRow) -> Object:
         "arms": {figure.arm: _figure(figure) for figure in row.figures},
         "ratios": {ratio.against: _ratio(ratio) for ratio in row.ratios},
         "aa": {ratio.against: _ratio(ratio) for ratio in row.aa},
+        "floor": None if row.floor is None else _floor(row.floor),
+    }
+
+
+def _floor(of: RowFloor) -> Object:
+    return {
+        "ns": of.floor.ns,
+        "binds": of.floor.binds,
+        **_fields(of.floor),
+        **_fields(of, "floor"),
+        "closed": of.closed,
+        "new_is_below": of.new_is_below,
+        "sota_is_below": of.sota_is_below,
     }
 
 
@@ -139,6 +167,10 @@ def _aa(aa: AaStanding) -> Object:
         "p95": aa.p95,
         "largest": largest,
     }
+
+
+def _floor_standing(floor: FloorStanding) -> Object:
+    return {**_fields(floor), "closed": floor.closed}
 
 
 def _limit(limit: Limit) -> Object:

@@ -18,6 +18,7 @@ from harness.pages.markdown.coverage import coverage_lines, excluded_lines, fail
 from harness.pages.markdown.environment import environment_line, state_lines
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.extra_columns import check_columns
+from harness.pages.markdown.floors import floor_rates, floor_table, without_floor
 from harness.pages.markdown.geomean_table import geomean_table
 from harness.pages.markdown.headline import first_column, headlines
 from harness.pages.markdown.items import Item, bullets
@@ -91,6 +92,9 @@ def _context(report: Report, columns: Sequence[str]) -> dict[str, object]:
         "changed": what_changed(report),
         "geomeans": geomean_table(report),
         "standings": standing_paragraphs(report),
+        "floors": floor_table(report),
+        "floor_rates": floor_rates(report),
+        "without_floor": without_floor(report),
         "aa": aa_table(report),
         "aa_meaning": aa_meaning(report),
         "clocks": clock_table(report),

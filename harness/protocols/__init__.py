@@ -1,1 +1,1 @@
-"""Protocols: who runs when. One protocol a file."""
+"""Protocols: who runs when. One protocol a file; ``rates`` times by one of them what a machine can do."""

@@ -15,7 +15,7 @@ from harness import plugins, runfile
 from harness.model.case import Case
 from harness.model.run import Discarded, GroupState, Previous, Row, Run, SuiteCount
 from harness.pages.summary import summarise
-from tests.unit.report_runs import H200, case, row, run, skipped
+from tests.unit.report_runs import H200, case, rates, row, run, skipped
 
 FOLDER = Path(__file__).parents[1] / "golden" / "report"
 FORMATS = {"pr": "md", "csv": "csv", "json": "json"}
@@ -41,6 +41,7 @@ GOLDENS = (
     Golden(name="pool", runs=("card-a", "card-b")),
     Golden(name="regimes", runs=("regimes",), columns=("aa", "cycles")),
     Golden(name="previous", runs=("previous",), what="Two more stages for dW"),
+    Golden(name="floors", runs=("floors",)),
     Golden(name="noisy", runs=("noisy",), what="Smaller tiles for *short* experts"),
 )
 
@@ -162,6 +163,36 @@ def previous() -> Run:
     controls = tuple(key for key in made.planned if "down E4" in key)
     beside = Previous(revision="0a1b2c3 (git)", sources_sha256="0a" * 32, controls=controls)
     return replace(made, sources_sha256="1b" * 32, previous=beside)
+
+
+def floors() -> Run:
+    """Measured floors: bound by FLOPs and by bytes, an arm below one, a host-bound row, and one without SOTA."""
+    new, t, c, q = "cake_nondet", "torch_grouped_mm", "cublas_loop", "quack"
+    gate_up = case("gate_up E4 M112576 bal", op="fwd", N=4096, K=6144)
+    skew = case("gate_up E4 M112576 skew", op="fwd", N=4096, K=6144, sizes=(54036, 27018, 18012, 13510))
+    small = case("small E64 M4096 random", op="fwd", row_class="unsorted", sizes=(60, 68) * 31 + (128, 0))
+    smaller = case("small E64 M64 bal", op="fwd", sizes=(1,) * 64)
+
+    def timed(of: Case, spans: dict[str, int], *, regime: str = "boost", c_busy: float = 1.0) -> Row:
+        groups = {arm: around(middle, step=0.0003 * len(arm)) for arm, middle in spans.items()}
+        busy = {arm: [int(s * (c_busy if arm == c else 1)) for s in group] for arm, group in groups.items()}
+        absent = {arm: "has no data-gradient form" for arm in (t, c) if arm not in spans}
+        return row(of, groups, busy=busy, regime=regime, unsupported=absent)
+
+    rows = (
+        timed(gate_up, {new: 7_350_000, t: 7_560_000, c: 7_410_000, q: 7_402_000}),
+        timed(gate_up, {new: 8_100_000, t: 8_950_000, c: 8_180_000, q: 8_222_000}, regime="sustained"),
+        timed(skew, {new: 7_480_000, t: 7_690_000, c: 7_420_000, q: 7_511_000}),
+        timed(small, {new: 149_000, t: 171_000, c: 512_000, q: 160_500}, c_busy=0.86),
+        timed(smaller, {new: 131_500, t: 140_200, c: 139_900, q: 150_100}),
+        timed(replace(gate_up, op="dX"), {new: 7_360_000, q: 7_450_000}),
+        timed(replace(gate_up, op="dW"), {new: 7_105_000, t: 7_590_000, c: 7_164_000, q: 7_602_000}),
+        timed(replace(skew, op="dW"), {new: 7_420_000, t: 7_701_000, c: 7_522_000, q: 7_600_000}),
+    )
+    counts = [SuiteCount(suite="moe-training", op=op, row_class="owner", count=22) for op in ("fwd", "dX", "dW")]
+    made = run(*rows, arms=(new, t, c, q), run_id="20260107-120000-floors", timer="cupti", counts=counts)
+    measured = rates(read_ns=around(486_600, step=0.0004) * 2, mm_ns=around(1_391_800, step=0.001) * 2)
+    return replace(made, rates=(measured,))
 
 
 def noisy() -> Run:
@@ -326,7 +357,13 @@ def traced(
 
 def built() -> Iterator[tuple[str, Run]]:
     """Every stored run, made anew."""
-    yield from (("small", small()), ("regimes", regimes()), ("noisy", noisy()), ("previous", previous()))
+    yield from (
+        ("small", small()),
+        ("regimes", regimes()),
+        ("noisy", noisy()),
+        ("previous", previous()),
+        ("floors", floors()),
+    )
     yield from cards()
 
 

@@ -7,7 +7,19 @@ from dataclasses import replace
 
 from harness.model.case import Case
 from harness.model.machine import Machine
-from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, GroupState, Row, Run, SuiteCount, row_key
+from harness.model.run import (
+    ArmInfo,
+    ArmOutcome,
+    Check,
+    Discarded,
+    GroupState,
+    Rate,
+    Rates,
+    Row,
+    Run,
+    SuiteCount,
+    row_key,
+)
 from harness.model.sample import Samples
 from harness.model.shape import Shape
 
@@ -135,6 +147,19 @@ def row(
 
 def skipped(of: Case, reason: str, *, regime: str = "boost") -> Row:
     return Row(case=of, machine=0, regime=regime, n_groups=0, arms={}, skipped=reason)
+
+
+def rates(*, read_ns: Sequence[int], mm_ns: Sequence[int], machine: int = 0, clock_mhz: int = 1935) -> Rates:
+    """Rates from the spans of a read of 2,000 MiB and of a product of 8192 x 8192 x 8192."""
+
+    def rate(name: str, amount: int, spans: Sequence[int]) -> Rate:
+        return Rate(amount=amount, samples=samples({name: spans}, clock={name: [clock_mhz] * len(spans)}, calls=3))
+
+    return Rates(
+        machine=machine,
+        plain_read=rate("plain_read", 2000 * 2**20, read_ns),
+        dense_mm=rate("dense_mm", 2 * 8192**3, mm_ns),
+    )
 
 
 def run(

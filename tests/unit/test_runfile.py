@@ -8,7 +8,20 @@ import pytest
 
 from harness import runfile
 from harness.errors import RunFileError
-from harness.model.run import ArmInfo, ArmOutcome, Check, Discarded, GroupState, Previous, Row, Run, SuiteCount, row_key
+from harness.model.run import (
+    ArmInfo,
+    ArmOutcome,
+    Check,
+    Discarded,
+    GroupState,
+    Previous,
+    Rate,
+    Rates,
+    Row,
+    Run,
+    SuiteCount,
+    row_key,
+)
 from harness.model.sample import Samples
 from tests.bench import machine, small_case
 
@@ -62,9 +75,9 @@ def small_run() -> Run:
     )
 
 
-def edited(**changes: object) -> str:
-    """Return the file of a small run with values at dotted paths replaced."""
-    fields = json.loads(runfile.dumps(small_run()))
+def edited(of: Run | None = None, **changes: object) -> str:
+    """Return the file of ``of``, by default a small run, with values at dotted paths replaced."""
+    fields = json.loads(runfile.dumps(of or small_run()))
     for path, value in changes.items():
         *parents, last = path.split("__")
         place = fields
@@ -100,9 +113,88 @@ def test_what_measured_another_revision_reads_back_equal() -> None:
     }
 
 
+def rate(name: str, *, amount: int, span_ns: int, n: int = 8) -> Rate:
+    return Rate(
+        amount=amount,
+        samples=Samples(
+            group=tuple(range(n)),
+            position=(0,) * n,
+            arm=(name,) * n,
+            span_ns=(*[span_ns] * (n - 1), span_ns + 1),
+            busy_ns=(None,) * n,
+            clock_mhz=(None,) * n,
+            joules=(None,) * n,
+            calls=(3,) * n,
+        ),
+    )
+
+
+def with_rates() -> Run:
+    """10^9 bytes in 1 s; 2 x 10^9 FLOPs in 4 ms, where the peak allows 2 ms."""
+    read = rate("plain_read", amount=10**9, span_ns=10**9)
+    mm = rate("dense_mm", amount=2 * 10**9, span_ns=4 * 10**6)
+    return replace(with_previous(), rates=(Rates(machine=0, plain_read=read, dense_mm=mm),))
+
+
+def test_measured_rates_read_back_equal_and_are_amounts_over_the_median_span() -> None:
+    text = runfile.dumps(with_rates())
+
+    assert runfile.loads(text, "x.json") == with_rates()
+    assert runfile.dumps(runfile.loads(text, "x.json")) == text
+    (rates,) = with_rates().rates
+    assert (rates.plain_read.per_s, rates.dense_mm.per_s) == (1e9, 5e11)
+    assert with_rates().rates_of(0) == rates
+    assert with_rates().rates_of(1) is None
+
+
+def test_a_rate_of_fewer_than_seven_samples_is_none() -> None:
+    rate("plain_read", amount=1, span_ns=10, n=7)
+    with pytest.raises(RunFileError, match="a rate must have at least 7 samples, got 6"):
+        rate("plain_read", amount=1, span_ns=10, n=6)
+    with pytest.raises(RunFileError, match="amount of a rate must be >= 1, got 0"):
+        rate("plain_read", amount=0, span_ns=10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rates__0__machine": 1}, r"rates: machine must be in 0..0, got 1"),
+        ({"rates": [0, 0]}, r"a machine of rates stands twice: \['0'\]"),
+        ({"rates__0__plain_read__amount": 0}, "amount of a rate must be >= 1, got 0"),
+        (
+            {"rates__0__dense_mm__samples__span_ns__3": 0},
+            r"samples\[3\] of dense_mm: span_ns must be at least 1, got 0",
+        ),
+        (
+            {"rates__0__dense_mm__amount": 4 * 10**9 + 10**4},
+            r"rates of machine 0: dense_mm: samples.span_ns\[0\] must be >= 4000010, the least time that its amount"
+            " needs at this machine's peak; got 4000000",
+        ),
+        (
+            {"rates__0__plain_read__samples__arm": ["dense_mm"] * 8},
+            r"rates of machine 0: plain_read: arm must be one of the run's \['plain_read'\], got 'dense_mm'",
+        ),
+        ({"rates__0__speed": 1}, r"rates\[0\] has the unknown key 'speed'"),
+        ({"rates": []}, "the file has the unknown key 'rates'"),
+    ],
+)
+def test_rates_that_no_machine_can_have_are_refused(changes: dict[str, object], message: str) -> None:
+    if changes.get("rates") == [0, 0]:
+        changes = {"rates": 2 * json.loads(runfile.dumps(with_rates()))["rates"]}
+    with pytest.raises(RunFileError, match=message):
+        runfile.loads(edited(with_rates(), **changes), "x.json")
+
+
+def test_rows_of_a_machine_without_rates_are_refused_where_another_has_them() -> None:
+    run = with_rates()
+    two = replace(run, machines=(*run.machines, machine(peak_flops=1e12, product="Another")))
+    with pytest.raises(RunFileError, match="machine 1 must have rates, as others of the run do, got none"):
+        replace(two, rows=(run.rows[0], replace(run.rows[1], machine=1)))
+
+
 def test_optional_keys_stand_only_where_there_is_something_to_say() -> None:
     assert not set(runfile.OPTIONAL) & json.loads(runfile.dumps(small_run())).keys()
-    assert set(runfile.OPTIONAL) < json.loads(runfile.dumps(with_previous())).keys()
+    assert set(runfile.OPTIONAL) < json.loads(runfile.dumps(with_rates())).keys()
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from harness.errors import UsageError
-from harness.model.figures import ArmFigure, ReportRow
-from harness.model.report import Report
+from harness.model.figures import ArmFigure, ReportRow, RowFloor
+from harness.model.report import SOTA, Report
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
-from harness.pages.markdown.numbers import NOTHING, joules, percent, speedup_range, time_unit
+from harness.pages.markdown.floors import CLOSED
+from harness.pages.markdown.numbers import NOTHING, four_digits, joules, percent, speedup, speedup_range, time_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ EXTRA_COLUMNS: dict[str, str] = {
     "class": "row class, whose geomean the row enters",
     "clock": "SM clock of each arm in MHz",
     "cycles": "span x SM clock of each arm",
+    "floor": "measured floor, what binds it, new over it, and how much of the way from SOTA to it new closes",
     "gap": "part of each arm's span in which nothing ran",
     "joules": "energy of a call of each arm in J, the flush before it included",
     "n": "paired groups behind the row",
@@ -78,12 +80,14 @@ def _extra(report: Report, rows: Sequence[ReportRow], arms: Sequence[str], name:
         return _per_arm(arms, name, "clock (MHz)", lambda f: _rounded(f.clock_mhz))
     if name == "cycles":
         return _per_arm(arms, name, "cycles", lambda f: _rounded(f.cycles))
+    if name == "floor":
+        return _floor(report, rows)
     if name == "gap":
         return _per_arm(arms, name, "gap", lambda f: percent(f.gap))
     if name == "joules":
         return _per_arm(arms, name, "energy (J)", lambda f: NOTHING if f.joules is None else joules(f.joules))
     if name == "tflops":
-        return _per_arm(arms, name, "TFLOP/s", lambda f: NOTHING if f.tflops is None else _four_digits(f.tflops))
+        return _per_arm(arms, name, "TFLOP/s", lambda f: NOTHING if f.tflops is None else four_digits(f.tflops))
     if name == "spread":
         return [_spread(report, against) for against in report.columns]
     one: dict[str, Callable[[ReportRow], str]] = {
@@ -113,6 +117,27 @@ def _aa(twin: str, arm: str) -> TableColumn:
         return NOTHING if ratio is None else speedup_range(ratio)
 
     return TableColumn(name=f"aa {twin}", header=f"A/A {escape(arm)}", cell=of_row)
+
+
+def _floor(report: Report, rows: Sequence[ReportRow]) -> list[TableColumn]:
+    unit = time_unit(row.floor.floor.ns for row in rows if row.floor)
+    columns: dict[str, Callable[[RowFloor], str]] = {
+        f"floor ({unit.name})": lambda of: unit.format(of.floor.ns),
+        "bound by": lambda of: of.floor.binds,
+        f"{escape(report.new.name)} / floor": lambda of: NOTHING if of.new is None else speedup(of.new),
+        CLOSED: lambda of: _closed(report, of),
+    }
+
+    def column(title: str, cell: Callable[[RowFloor], str]) -> TableColumn:
+        return TableColumn(
+            name=f"floor {title}", header=title, cell=lambda row: NOTHING if row.floor is None else cell(row.floor)
+        )
+
+    return [column(title, cell) for title, cell in columns.items()]
+
+
+def _closed(report: Report, of: RowFloor) -> str:
+    return f"{words.column(report, SOTA)} has no time" if of.sota is None else percent(of.closed)
 
 
 def _spread(report: Report, against: str) -> TableColumn:
@@ -149,11 +174,3 @@ def _sizes(row: ReportRow) -> str:
 
 def _rounded(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.0f}"
-
-
-def _four_digits(value: float) -> str:
-    """Return four significant digits without an exponent: 525.2, 3.142, 0.01234."""
-    if value >= 1000:
-        return f"{value:.0f}"
-    decimals = next((d for d, bound in ((1, 100), (2, 10), (3, 1), (4, 0.1), (5, 0.01)) if value >= bound), 6)
-    return f"{value:.{decimals}f}"

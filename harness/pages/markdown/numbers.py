@@ -55,6 +55,14 @@ def joules(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
+def four_digits(value: float) -> str:
+    """Return four significant digits without an exponent: 525.2, 3.142, 0.01234."""
+    if value >= 1000:
+        return f"{value:.0f}"
+    decimals = next((d for d, bound in ((1, 100), (2, 10), (3, 1), (4, 0.1), (5, 0.01)) if value >= bound), 6)
+    return f"{value:.{decimals}f}"
+
+
 def counted(n: int, what: str) -> str:
     """Return ``1 row``, ``2 rows``."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"

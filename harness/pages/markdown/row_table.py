@@ -35,6 +35,8 @@ def row_table(report: Report, rows: Sequence[ReportRow], *, columns: Sequence[st
 def _with_needed(rows: Sequence[ReportRow], columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns asked for, with those without which rows could be mixed up."""
     needed = []
+    if any(row.floor for row in rows):
+        needed.append("floor")
     if len({row.n for row in rows}) > 1:
         needed.append("n")
     if len({row.case.suite for row in rows}) > 1:
@@ -95,9 +97,18 @@ def _of_clocks(report: Report, ratio: Ratio) -> str:
     return f"clock: {words.direction(report, ratio.against)} is {cycles} in cycles"
 
 
+def _below_floor(report: Report, row: ReportRow) -> list[str]:
+    """Return new and the arm behind SOTA where they are faster than the measured floor."""
+    if row.floor is None:
+        return []
+    arms = ((report.new.name, row.floor.new_is_below), (row.sota or "", row.floor.sota_is_below))
+    return [escape(arm) for arm, is_below in arms if is_below]
+
+
 def _remarks(report: Report, row: ReportRow) -> str:
     remarks = ["control"] if row.control else []
     remarks += [f"host-bound: {', '.join(escape(arm) for arm in row.host_bound)}"] if row.host_bound else []
+    remarks += [f"**below the floor**: {', '.join(below)}"] if (below := _below_floor(report, row)) else []
     remarks += [_of_clocks(report, ratio) for ratio in row.ratios if cycles_matter(row, ratio)]
     if row.discarded.total:
         remarks.append(f"{counted(row.discarded.total, 'group')} discarded")

@@ -10,6 +10,7 @@ from harness.model.figures import CLOCK_APART
 from harness.model.report import BEST_KNOWN, PREVIOUS, PREVIOUS_OF, SOTA, SOTA_ARMS, Report
 from harness.pages.markdown import words
 from harness.pages.markdown.escape import escape
+from harness.pages.markdown.floors import CLOSED
 from harness.pages.markdown.geomean_table import BUSY_APART
 from harness.pages.markdown.numbers import NOTHING
 
@@ -89,6 +90,8 @@ def terms(report: Report) -> tuple[str, ...]:
             "**Cycles**: span x the SM clock while the call ran. Where in boost two arms' clocks differ by more than"
             f" {100 * CLOCK_APART:g} %, a verdict needs cycles to name the same arm as faster."
         )
+    if report.floors:
+        lines += _floors(report)
     lines += _explained("Operations", [op for op in OPS if op in {row.case.op for row in report.rows}], _OPS)
     lines += _explained("Rows", sorted({row.case.shape.row_class for row in report.rows}), _ROW_CLASSES)
     lines += _explained("Regimes", *_regimes(report))
@@ -103,6 +106,18 @@ def _sota(report: Report) -> str:
     arms = ", ".join(f"{escape(arm)}{keys.get(arm, '')}" for arm in SOTA_ARMS if arm != report.new.name)
     name = words.column(report, SOTA)
     return f"**{name}**: in each row the fastest of {arms} that has a time; its column says which, by its letter."
+
+
+def _floors(report: Report) -> list[str]:
+    new, sota = escape(report.new.name), words.column(report, SOTA)
+    return [
+        "**Floor** (measured): the longer of two times: the row's bytes (each operand that is used read once, the"
+        " output written once) at the rate of a plain read, and its FLOPs at the rate of a dense product, both measured"
+        " in boost before the rows, on the same card. A row *below the floor* shows that a rate was too low for it.",
+        f"**{CLOSED[:1].upper()}{CLOSED[1:]}**: ({sota} - {new}) / ({sota} - floor), latencies; of an operation"
+        f" (S - N) / (S - 1), with N and S the geomeans of {new} / floor and {sota} / floor over the n rows in which"
+        " both have a time and no arm is host-bound.",
+    ]
 
 
 def _regimes(report: Report) -> tuple[list[str], dict[str, str]]:

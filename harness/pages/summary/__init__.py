@@ -1,8 +1,8 @@
 """Run -> Report: what the samples of one or several runs say; pure, and the same whatever the order of rows and arms.
 
-``roles`` says which arm is what, ``pool`` puts several runs together, ``rows`` makes a row's numbers, ``geomeans``,
-``standings``, ``aa``, ``clock_energy`` and ``limits`` look over all rows; ``states``, ``discards`` and ``tracer`` say
-what else a run recorded.
+``roles`` says which arm is what, ``pool`` puts several runs together, ``rows`` makes a row's numbers, ``floors`` those
+that its machine's rates give, ``geomeans``, ``standings``, ``aa``, ``clock_energy`` and ``limits`` look over all rows;
+``states``, ``discards`` and ``tracer`` say what else a run recorded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from harness.model.report import Report
 from harness.model.run import Run
 from harness.pages.summary.aa import aa_standings
 from harness.pages.summary.clock_energy import clock_energy
+from harness.pages.summary.floors import floor_standings, with_floor
 from harness.pages.summary.geomeans import below, geomeans
 from harness.pages.summary.limits import limits, missing
 from harness.pages.summary.notes import notes
@@ -52,7 +53,9 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
     timed_in_steps = {name for row in pooled if row.case.is_step for name in row.timed}
     new_arm = choose_new(arms, timed, new)
     columns = choose_columns(arms, timed, timed_in_steps, new_arm, against)
-    rows = tuple(report_row(row, arms, new_arm, columns) for row in pooled if row.measurements)
+    rows = tuple(
+        with_floor(report_row(row, arms, new_arm, columns), row, new_arm) for row in pooled if row.measurements
+    )
     return Report(
         new=new_arm,
         columns=columns,
@@ -70,6 +73,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         rows=rows,
         geomeans=geomeans(rows, runs, new_arm, columns),
         standings=standings(rows, columns),
+        floors=floor_standings(rows),
         aa=aa_standings(rows, arms),
         clock_energy=clock_energy(rows, arms, new_arm),
         records=record_counts(runs),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 from harness.model.case import Case
 from harness.model.machine import Machine
-from harness.model.report import Environment
+from harness.model.measured_floor import MeasuredFloor, measured_floor
+from harness.model.report import Environment, RunRates
 from harness.model.run import ArmInfo, Row, Run, row_key
 from harness.model.sample import Samples
 from harness.pages.summary.states import gpu_states
@@ -23,10 +24,11 @@ SAME_SETTINGS = ("power limit", "ECC", "MIG")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One run's row, and the index of its machine in the report's environments."""
+    """One run's row, the index of its machine in the report's environments, and its floor where rates were measured."""
 
     place: int
     row: Row
+    floor: MeasuredFloor | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,11 @@ def _environment(met: Sequence[tuple[Run, Machine]]) -> Environment:
         groups=tuple(sorted({row.n_groups for row in timed})),
         regimes=tuple(dict.fromkeys(row.regime for row in timed)),
         states=gpu_states(rows),
+        rates=tuple(
+            RunRates(run_id=run.run_id, rates=rates)
+            for run, machine in met
+            if (rates := run.rates_of(run.machines.index(machine)))
+        ),
     )
 
 
@@ -228,7 +235,9 @@ def pool(runs: Sequence[Run], places: tuple[Environment, ...]) -> tuple[PooledRo
             card = _card(run.machines[row.machine])
             place = next(i for i, e in enumerate(places) if _card(e.machine) == card)
             key = (places[place].device, row.regime, row.case)
-            found.setdefault(key, []).append(Measurement(place=place, row=row))
+            rates = run.rates_of(row.machine)
+            floor = measured_floor(row.case, rates) if rates else None
+            found.setdefault(key, []).append(Measurement(place=place, row=row, floor=floor))
     devices = list(dict.fromkeys(place.device for place in places))
     controls = _controls(runs)
     ordered = sorted(found.items(), key=lambda item: (devices.index(item[0][0]), _rank(item[0][1])))
