@@ -62,14 +62,14 @@ class CompareCode(IntEnum):
     type=click.FloatRange(0, 1, max_open=True),
     default=0.01,
     show_default=True,
-    help="Smallest effect that counts: 0.01 is 1 %.",
+    help="What an effect must be known to exceed: 0.01 is 1 %.",
 )
 @click.option(
     "--q",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Largest false-discovery rate.",
+    help="Largest false-discovery rate, of effects beyond the floor.",
 )
 @click.option(
     "--format",

@@ -50,9 +50,9 @@ class Limits:
     Attributes
     ----------
     floor
-        Smallest effect that counts: 0.01 is a ratio above 1.01 or below 1 / 1.01.
+        What an effect must exceed to count, and be known to: 0.01 is a ratio above 1.01 or below 1 / 1.01.
     q
-        Largest false-discovery rate at which a row is called faster or slower.
+        Largest false-discovery rate at which a row is called faster or slower: of effects beyond the floor.
     confidence
         Of the interval of each row's ratio.
     """
@@ -79,6 +79,14 @@ class Effect:
     def excludes_one(self) -> bool:
         """Whether the interval lies wholly on one side of 1."""
         return not self.low <= 1 <= self.high
+
+    def within(self, floor: float) -> bool:
+        """Whether the whole interval lies within 1 / (1 + floor) and 1 + floor."""
+        return 1 / (1 + floor) <= self.low and self.high <= 1 + floor
+
+    def beyond(self, floor: float) -> bool:
+        """Whether the whole interval lies above 1 + floor, or below 1 / (1 + floor)."""
+        return self.low > 1 + floor or self.high < 1 / (1 + floor)
 
     def widened(self, factor: float) -> Effect:
         """Return it with both ends ``factor`` (at least 1) times further away."""
@@ -133,8 +141,8 @@ class ComparedRow:
     effect, cycles, busy
         Ratio of times with its interval, of cycles, of busy times.
     p, q, q_in_reach
-        Two-sided exact Mann-Whitney p, the Benjamini-Hochberg q over the rows tested, and the smallest q that this row
-        could have reached beside the others; None where no test was made.
+        Exact p of a ratio within the floor, the Benjamini-Hochberg q over the rows tested, and the smallest q that this
+        row could have reached beside the others; None where no test was made.
     superiority
         How often a group of HEAD is faster than one of BASE, over all pairs of groups; None likewise.
     n_base, n_head

@@ -26,7 +26,7 @@ from harness.compare.side import Side, side_of
 from harness.errors import NothingMeasured
 from harness.model.report import PREVIOUS_OF
 from harness.model.run import Run, row_key
-from harness.stats import benjamini_hochberg, mann_whitney_u
+from harness.stats import benjamini_hochberg, mann_whitney_u, minimum_effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """What the exact test says of a row beside all the others."""
+    """What the exact tests say of a row beside all the others."""
 
     p: float
     q: float
@@ -68,8 +68,10 @@ class Tested:
 def compare_interleaved(run: Run, *, arms: Set[str] = frozenset(), limits: Limits) -> Comparison:
     """Return the comparison of the previous revision (BASE) with the measured one (HEAD) within ``run``.
 
-    A row's test is the exact two-sided Mann-Whitney U of the two samples of spans. Groups in which both sides move
-    together (drift) make it less likely to find something, never more.
+    A row's test is whether the ratio lies beyond the floor: the exact minimum-effect test of the two samples of spans.
+    To ask only whether there is any difference would name a row on one night in twenty on which there is none, and more
+    where others have a small one: these would be discoveries, and allow the noisy rows false ones. Groups in which both
+    sides move together (drift) make it less likely to find something, never more.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ def compare_interleaved(run: Run, *, arms: Set[str] = frozenset(), limits: Limit
         )
     pairs = [pair for ours, theirs in sides for pair in _pairs(run, ours, theirs)]
     tried = [pair for pair in pairs if not pair.base.status == pair.head.status == "absent"]
-    tests = _tests([pair for pair in tried if pair.testable])
+    tests = _tests([pair for pair in tried if pair.testable], limits)
     lanes = _lanes(tried, limits)
     moved = {lane.regime for lane in lanes if lane.moved}
     rows = [_row(pair, tests.get(pair.id), limits, lane_moved=pair.id.regime in moved) for pair in tried]
@@ -154,16 +156,16 @@ def _lost(run: Run) -> list[str]:
     return [key for key in run.planned if key not in done]
 
 
-def _tests(pairs: Sequence[Pair]) -> dict[RowId, Tested]:
+def _tests(pairs: Sequence[Pair], limits: Limits) -> dict[RowId, Tested]:
     """Return the tests of all rows of the family."""
-    found = [mann_whitney_u(pair.head.span_ns, pair.base.span_ns) for pair in pairs]
+    found = [minimum_effect(pair.head.span_ns, pair.base.span_ns, limits.floor) for pair in pairs]
     p_values = [test.p_value for test in found]
     q_values = benjamini_hochberg(p_values) if p_values else ()
     return {
         pair.id: Tested(
             p=test.p_value,
             q=q,
-            superiority=test.superiority,
+            superiority=mann_whitney_u(pair.head.span_ns, pair.base.span_ns).superiority,
             q_in_reach=benjamini_hochberg([*p_values[:place], test.min_p_value, *p_values[place + 1 :]])[place],
         )
         for place, (pair, test, q) in enumerate(zip(pairs, found, q_values, strict=True))

@@ -31,7 +31,8 @@ class Evidence:
     effect
         Ratio BASE / HEAD with its interval; None where groups are too few.
     confirmed
-        The ratio is not noise: q is within its limit, or the interval, the spread between runs in it, excludes 1.
+        That the ratio lies beyond the floor is not noise: q is within its limit, or the interval, the spread between
+        runs in it, lies wholly beyond.
     in_reach
         It could have been confirmed with so many groups and rows.
     cycles, busy
@@ -56,7 +57,8 @@ class Evidence:
 def judge(evidence: Evidence, limits: Limits) -> Judgement:
     """Return the verdict of a row that has a time on both sides.
 
-    Swapping the sides swaps faster and slower, and changes nothing else.
+    Swapping the sides swaps faster and slower, and changes nothing else. A ratio that is not 1, but is not known to lie
+    beyond the floor either, is unclear: for reason ``below-floor`` where it lies within, else ``spread``.
     """
     effect = evidence.effect
     if evidence.host_bound:
@@ -67,13 +69,15 @@ def judge(evidence: Evidence, limits: Limits) -> Judgement:
         return Judgement(verdict="unclear", reason="lane-moved")
     if not evidence.noise_known:
         return Judgement(verdict="unclear", reason="spread")
-    above, below = 1 + limits.floor, 1 / (1 + limits.floor)
-    if below <= effect.low and effect.high <= above:
+    if effect.within(limits.floor):
         return Judgement(verdict="same", reason="below-floor")
-    if not evidence.confirmed:
-        return Judgement(verdict="unclear", reason="spread" if evidence.in_reach else "cannot-reach")
-    if below <= effect.ratio <= above:
+    if not evidence.confirmed and not evidence.in_reach:
+        return Judgement(verdict="unclear", reason="cannot-reach")
+    small = 1 / (1 + limits.floor) <= effect.ratio <= 1 + limits.floor
+    if small and (evidence.confirmed or effect.excludes_one):
         return Judgement(verdict="unclear", reason="below-floor")
+    if not evidence.confirmed:
+        return Judgement(verdict="unclear", reason="spread")
     if _contradicts(evidence.cycles, effect.ratio) or not evidence.cycles_confirmed:
         return Judgement(verdict="unclear", reason="clock")
     if _contradicts(evidence.busy, effect.ratio):

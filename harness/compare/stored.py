@@ -90,9 +90,9 @@ def compare_stored(
 ) -> Comparison:
     """Return the comparison of the arms of ours in ``head`` with the same arms in ``base``.
 
-    A row is faster or slower where its ratio lies beyond the floor and its interval, widened by the furthest that any
-    ratio of baselines moved between the runs, excludes 1, in time and, where the timer reads clocks, in cycles: under a
-    power limit another board moves the times of all arms, and not by the same. If an arm that has not changed moves as
+    A row is faster or slower where its interval, widened by the furthest that any ratio of baselines moved between the
+    runs, lies wholly beyond the floor and, where the timer reads clocks, that of its cycles excludes 1: under a power
+    limit another board moves the times of all arms, and not by the same. If an arm that has not changed moves as
     baselines do, chance alone names one row in K + 1 at most, K the ratios of baselines.
 
     Parameters
@@ -280,7 +280,7 @@ def _row(pair: Pair, rulers: Sequence[str], noise: Noise | None, limits: Limits,
     in_cycles = _widened(effect_of(one.cycles, other.cycles, limits), noise.largest_cycles if noise else None)
     evidence = Evidence(
         effect=effect,
-        confirmed=known and effect is not None and effect.excludes_one,
+        confirmed=known and effect is not None and effect.beyond(limits.floor),
         in_reach=effect is None or effect.bounded,
         cycles=in_cycles.ratio if in_cycles else None,
         cycles_confirmed=in_cycles is None or in_cycles.excludes_one,

@@ -5,13 +5,14 @@ docs/statistics.md has each formula with its source, and says which test a comma
 
 from harness.stats.adjusted import benjamini_hochberg, holm
 from harness.stats.errors import StatisticsError
-from harness.stats.geomean import GeomeanError, geomean
+from harness.stats.geomean import geomean
 from harness.stats.geomean_interval import geomean_interval
 from harness.stats.hodges_lehmann import hodges_lehmann_ratio
 from harness.stats.interval import Interval
 from harness.stats.mann_whitney import MannWhitney, mann_whitney_u
 from harness.stats.median import median
 from harness.stats.median_interval import median_interval
+from harness.stats.minimum_effect import MinimumEffect, minimum_effect
 from harness.stats.null_distribution import Alternative
 from harness.stats.percentile import percentile
 from harness.stats.ratio import ratios
@@ -22,9 +23,9 @@ from harness.stats.spread import spread
 
 __all__ = [
     "Alternative",
-    "GeomeanError",
     "Interval",
     "MannWhitney",
+    "MinimumEffect",
     "RowFailure",
     "RowsGeomean",
     "SignTest",
@@ -39,6 +40,7 @@ __all__ = [
     "mann_whitney_u",
     "median",
     "median_interval",
+    "minimum_effect",
     "percentile",
     "ratios",
     "sign_test",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.stats.errors import StatisticsError
+from harness.stats.errors import StatisticsError, is_finite, require_collection
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -20,14 +20,14 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
     Raises
     ------
     StatisticsError
-        A p-value is NaN, not above 0, or above 1.
+        A p-value is no real number, NaN, not above 0, or above 1.
     """
-    _require_p_values("benjamini_hochberg", p_values)
-    if not p_values:
+    listed = _p_values("benjamini_hochberg", p_values)
+    if not listed:
         return ()
     from scipy.stats import false_discovery_control  # here, since its import takes most of a second
 
-    return tuple(map(float, false_discovery_control(list(p_values), method="bh")))
+    return tuple(map(float, false_discovery_control(listed, method="bh")))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -42,25 +42,24 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     Raises
     ------
     StatisticsError
-        A p-value is NaN, not above 0, or above 1.
+        A p-value is no real number, NaN, not above 0, or above 1.
     """
-    _require_p_values("holm", p_values)
-    m = len(p_values)
+    listed = _p_values("holm", p_values)
+    m = len(listed)
     adjusted = [1.0] * m
     largest = 0.0
-    for rank, index in enumerate(_ascending(p_values)):
-        largest = adjusted[index] = max(largest, min(1.0, p_values[index] * (m - rank)))
+    for rank, index in enumerate(sorted(range(m), key=listed.__getitem__)):
+        largest = adjusted[index] = max(largest, min(1.0, listed[index] * (m - rank)))
     return tuple(adjusted)
 
 
-def _ascending(p_values: Sequence[float]) -> list[int]:
-    return sorted(range(len(p_values)), key=p_values.__getitem__)
-
-
-def _require_p_values(of: str, p_values: Sequence[float]) -> None:
-    for index, p in enumerate(p_values):
-        if not 0 < p <= 1:
+def _p_values(of: str, p_values: object) -> list[float]:
+    listed = []
+    for index, p in enumerate(require_collection(of, "p_values", p_values)):
+        if not (is_finite(p, of, f"p_values[{index}]") and 0 < p <= 1):
             raise StatisticsError(
-                f"{of}: p_values[{index}] must be above 0 and at most 1, got {p}; "
+                f"{of}: p_values[{index}] must be above 0 and at most 1, got {p!r}; "
                 "a row without a test is listed apart, and an exact p is never 0"
             )
+        listed.append(float(p))
+    return listed

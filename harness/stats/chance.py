@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 
+from harness.stats.errors import StatisticsError, require_collection, require_integer, require_positive
 from harness.stats.median import median
 
 DRAWS = 1000
@@ -21,13 +22,12 @@ def rows_by_chance(groups: Iterable[int]) -> float:
 
     Raises
     ------
-    ValueError
-        A row has no group.
+    StatisticsError
+        A count is no integer >= 1.
     """
     counts = tuple(groups)
     for row, count in enumerate(counts):
-        if count < 1:
-            raise ValueError(f"rows_by_chance: groups[{row}] must be >= 1, got {count}")
+        require_integer("rows_by_chance", f"groups[{row}]", count, 1)
     return math.fsum(0.5**count for count in counts)
 
 
@@ -45,12 +45,12 @@ def highest_by_chance(rows: Iterable[Sequence[Sequence[float]]]) -> float:
 
     Raises
     ------
-    ValueError
-        There is no row, or a card has fewer than two ratios.
+    StatisticsError
+        There is no row, a card has fewer than two ratios, or one is no real number, or not positive and finite.
     """
     residuals = sorted(tuple(sorted(map(_residuals, cards))) for cards in rows)
     if not residuals:
-        raise ValueError("highest_by_chance needs at least one row, got none")
+        raise StatisticsError("highest_by_chance: rows must hold at least one row, got none; say nothing of chance")
     source = random.Random(0)
     highest = [-math.inf] * DRAWS
     for cards in residuals:
@@ -61,9 +61,12 @@ def highest_by_chance(rows: Iterable[Sequence[Sequence[float]]]) -> float:
 
 
 def _residuals(ratios: Sequence[float]) -> tuple[float, ...]:
-    n = len(ratios)
+    n = len(require_collection("highest_by_chance", "a card's ratios", ratios))
     if n < 2:
-        raise ValueError(f"highest_by_chance needs two ratios a card at least, got {n}")
+        raise StatisticsError(
+            f"highest_by_chance: a card must have two ratios at least, got {n}; leave the row out: it shows no noise"
+        )
+    require_positive("highest_by_chance", "a card's ratios", ratios)
     logs = [math.log(ratio) for ratio in ratios]
     middle = median(logs)
     return tuple(sorted(abs(log - middle) * math.sqrt(n / (n - 1)) for log in logs))

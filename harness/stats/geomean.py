@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-
-class GeomeanError(ValueError):
-    """A value has no place in a geometric mean: zero, negative, not a number or infinite."""
+from harness.stats.errors import require_positive
 
 
 def geomean(values: Sequence[float]) -> float:
@@ -19,14 +17,11 @@ def geomean(values: Sequence[float]) -> float:
 
     Raises
     ------
-    GeomeanError
-        There is no value, or one is zero, negative, NaN or infinite; one zero would make the whole mean zero.
+    StatisticsError
+        There is no value, or one is no real number, zero, negative, NaN or infinite; one zero would make the whole
+        mean zero.
     """
-    if not values:
-        raise GeomeanError("geomean needs at least one value, got none")
-    for index, value in enumerate(values):
-        if not (math.isfinite(value) and value > 0):
-            raise GeomeanError(f"geomean: values[{index}] must be positive and finite, got {value}")
+    require_positive("geomean", "values", values)
     mean = math.exp(math.fsum(map(math.log, values)) / len(values))
     # exp(log(v)) can miss v by a unit in the last place; the true mean never lies outside
     return min(max(mean, min(values)), max(values))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from harness.stats.errors import StatisticsError, require_confidence, require_positive
+from harness.stats.errors import StatisticsError, require_confidence, require_integer, require_positive
 from harness.stats.geomean import geomean
 from harness.stats.interval import Interval
 
@@ -49,16 +49,16 @@ def geomean_interval(
     Raises
     ------
     StatisticsError
-        There is no row, a ratio is not positive and finite, the confidence is no probability, the seed is negative, or
-        there are too few resamples.
+        There is no row, a ratio is not positive and finite, the confidence is no probability, the seed is no integer
+        >= 0, or there are too few resamples.
     """
     # Here: numpy takes a tenth of a second to import, and most of what reads a run needs none.
     import numpy as np
 
     require_positive("geomean_interval", "ratios", ratios)
     require_confidence("geomean_interval", confidence)
-    if seed < 0:
-        raise StatisticsError(f"geomean_interval: seed must be >= 0, got {seed}; take the run's own")
+    require_integer("geomean_interval", "seed", seed, 0)
+    require_integer("geomean_interval", "resamples", resamples, 1)
     depth = math.floor((resamples + 1) * (1 - Fraction(str(confidence))) / 2)
     if depth < 1:
         raise StatisticsError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.stats.errors import StatisticsError, require_confidence
+from harness.stats.errors import StatisticsError, is_finite, require_confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,8 @@ class Interval:
     Raises
     ------
     StatisticsError
-        The confidence is not between 0 and 1, or the estimate lies outside the interval.
+        The confidence is not between 0 and 1, an end or the estimate is no real number, or the estimate lies outside
+        the interval.
     """
 
     estimate: float
@@ -34,6 +35,8 @@ class Interval:
 
     def __post_init__(self) -> None:
         require_confidence("Interval", self.confidence)
+        for name in ("estimate", "low", "high"):
+            is_finite(getattr(self, name), "Interval", name)  # an end may be infinite, but is a number
         if not self.low <= self.estimate <= self.high:
             raise StatisticsError(
                 f"Interval: estimate must lie in [low, high], got {self.estimate} and [{self.low}, {self.high}]"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+
+from harness.stats.errors import require_finite
 
 
 def median(values: Sequence[float]) -> float:
@@ -14,14 +15,10 @@ def median(values: Sequence[float]) -> float:
 
     Raises
     ------
-    ValueError
-        There is no value, or one is not finite: a sort around NaN has no meaning.
+    StatisticsError
+        There is no value, or one is no real number or not finite: a sort around NaN has no meaning.
     """
-    if not values:
-        raise ValueError("median needs at least one value, got none")
-    for index, value in enumerate(values):
-        if not math.isfinite(value):
-            raise ValueError(f"median: values[{index}] must be finite, got {value}")
+    require_finite("median", "values", values)
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from harness.stats.errors import StatisticsError
@@ -67,6 +68,11 @@ def sums_of_subsets(weights: Sequence[int], size: int) -> NullDistribution:
     algorithm of Streitberg and Röhmel (Statistical Software Newsletter 12, 1986). A polynomial in x is held as one
     Python integer, a slot of bytes a coefficient, so that to multiply by x^w is to shift; a slot holds 2^len(weights).
     """
+    return _sums_of_subsets(tuple(sorted(weights)), size)
+
+
+@lru_cache(maxsize=16)  # all rows of a comparison without ties have the same ranks
+def _sums_of_subsets(weights: tuple[int, ...], size: int) -> NullDistribution:
     slot = _slot(weights)
     sums = [1] + [0] * size
     for weight in weights:

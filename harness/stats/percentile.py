@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.stats.errors import StatisticsError, require_finite
+
 
 def percentile(values: Sequence[float], percent: int) -> float:
     """Return ``sorted(values)[floor(percent / 100 * n)]``, a value that occurs; no interpolation.
@@ -13,11 +15,10 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
     Raises
     ------
-    ValueError
-        There is no value, or ``percent`` is outside 0..99.
+    StatisticsError
+        There is no value, one is no real number or not finite, or ``percent`` is no integer in 0..99.
     """
-    if not values:
-        raise ValueError("percentile needs at least one value, got none")
-    if not 0 <= percent <= 99:
-        raise ValueError(f"percent must be in 0..99, got {percent}")
+    require_finite("percentile", "values", values)
+    if not (isinstance(percent, int) and 0 <= percent <= 99):
+        raise StatisticsError(f"percentile: percent must be an integer in 0..99, got {percent!r}; say 90, not 0.9")
     return sorted(values)[percent * len(values) // 100]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+
+from harness.stats.errors import StatisticsError, require_positive
 
 
 def ratios(baseline: Sequence[float], new: Sequence[float]) -> tuple[float, ...]:
@@ -15,15 +16,14 @@ def ratios(baseline: Sequence[float], new: Sequence[float]) -> tuple[float, ...]
 
     Raises
     ------
-    ValueError
-        The sequences differ in length, or a value is not positive and finite.
+    StatisticsError
+        There is no group, the sequences differ in length, or a value is no real number, or not positive and finite.
     """
+    require_positive("ratios", "baseline", baseline)
+    require_positive("ratios", "new", new)
     if len(baseline) != len(new):
-        raise ValueError(
-            f"ratios need one value of each arm a group, got {len(baseline)} of baseline and {len(new)} of new"
+        raise StatisticsError(
+            f"ratios: each group must have one value of each arm, got {len(baseline)} of baseline and {len(new)} of"
+            " new; leave out groups that lack one"
         )
-    for title, values in (("baseline", baseline), ("new", new)):
-        for group, value in enumerate(values):
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"ratios: {title}[{group}] must be positive and finite, got {value}")
     return tuple(b / n for b, n in zip(baseline, new, strict=True))

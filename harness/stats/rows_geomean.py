@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.stats.errors import is_finite
 from harness.stats.geomean_interval import geomean_interval
 from harness.stats.interval import Interval
 
@@ -60,9 +60,14 @@ def geomean_over_rows(
     Raises
     ------
     StatisticsError
-        The confidence is no probability, the seed is negative, or there are too few resamples.
+        A ratio is no real number or too large for a float, the confidence is no probability, the seed is no integer
+        >= 0, or there are too few resamples.
     """
-    sound = {row: ratio for row, ratio in ratios.items() if math.isfinite(ratio) and ratio > 0}
+    sound = {
+        row: ratio
+        for row, ratio in ratios.items()
+        if is_finite(ratio, "geomean_over_rows", f"the ratio of row {row!r}") and ratio > 0
+    }
     interval = None
     if sound:
         interval = geomean_interval(tuple(sound.values()), seed=seed, confidence=confidence, resamples=resamples)

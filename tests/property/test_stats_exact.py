@@ -12,6 +12,7 @@ from harness.stats import (
     holm,
     mann_whitney_u,
     median_interval,
+    minimum_effect,
     sign_test,
     signed_rank,
 )
@@ -41,6 +42,30 @@ def test_mann_whitney_is_what_all_splits_give(x: list[int], y: list[int]) -> Non
     for alternative, p in expected.items():
         found = mann_whitney_u(x, y, alternative)  # type: ignore[arg-type]
         assert (found.p_value, found.min_p_value) == (p, least[alternative])
+
+
+@given(TIED, TIED)
+def test_at_a_floor_of_zero_the_minimum_effect_is_any_difference(x: list[int], y: list[int]) -> None:
+    found, plain = minimum_effect(x, y, 0), mann_whitney_u(x, y)
+
+    assert (found.p_value, found.min_p_value) == (plain.p_value, plain.min_p_value)
+
+
+FLOORS = st.floats(0, 3)
+
+
+@given(TIMES, TIMES, FLOORS, FLOORS)
+def test_a_higher_floor_is_not_easier_to_exceed(x: list[int], y: list[int], one: float, other: float) -> None:
+    low, high = sorted((one, other))
+
+    assert minimum_effect(x, y, low).p_value <= minimum_effect(x, y, high).p_value
+
+
+@given(TIMES, TIMES, FLOORS)
+def test_which_side_is_named_first_does_not_matter_to_the_minimum_effect(
+    x: list[int], y: list[int], floor: float
+) -> None:
+    assert minimum_effect(x, y, floor) == minimum_effect(y, x, floor)
 
 
 @given(DIFFERENCES)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +163,68 @@ def test_no_name_breaks_the_table_or_opens_html() -> None:
     assert "@team" not in line
 
 
+def comparison_of(rows: Sequence[Row]) -> Comparison:
+    planned = tuple(f"boost/moe-training/{r.case.case_id}" for r in rows)
+    beside = Previous(revision="0a1b2c3 (git)", sources_sha256="1b" * 32, controls=())
+    made = replace(both(), rows=tuple(rows), planned=planned, previous=beside)
+    return compare_interleaved(made, limits=Limits())
+
+
+def compared(rows: Sequence[Row]) -> str:
+    return render_page(comparison_of(rows))
+
+
+def steps(middle_ns: int) -> tuple[int, ...]:
+    return tuple(middle_ns + place for place in range(12))
+
+
+LONG = "x" * 1100
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "</script>", LONG, "a+b", "7e10234", "| a | b |", "`x", "\N{OWL}"])
+def test_a_row_stays_one_row_whatever_its_name(name: str) -> None:
+    spans = {OURS: (8_000_000,) * 6, THEIRS: (8_000_000,) * 6}
+    lines = compared([row(case(name), spans)]).splitlines()
+
+    start = next(place for place, line in enumerate(lines) if line.startswith("| Verdict"))
+    cells = [len(re.findall(r"(?<!\\)\|", line)) for line in lines[start : start + 3]]
+    assert (cells[0], lines[start + 3]) == (cells[2], "")
+    assert cells[0] == cells[1]
+    assert "<script" not in (cell := lines[start + 2])
+    assert "</script" not in cell
+    assert name != LONG or LONG in cell
+
+
+def test_one_unit_stands_for_all_rows_however_far_apart_they_are() -> None:
+    # A tool took 900 us and 1.8 ms for 900 and 1.8, so that what had become twice as slow was 500 times as fast.
+    twice = row(case("gate_up E4"), {OURS: steps(1_800_000), THEIRS: steps(900_000)})
+    tiny = row(case("tiny"), {OURS: steps(860_000)}, unsupported={THEIRS: "no program"})
+    page = compared([twice, tiny])
+
+    (line,) = [line for line in page.splitlines() if line.startswith("| ▲ slower")]
+    assert "| Verdict | Row | Arm | Regime | BASE (ms) | HEAD (ms) |" in page
+    assert "| 0.9000 | 1.8000 | +100 % | 0.500 " in line
+    assert [line[:7] for line in page.splitlines() if "tiny" in line] == ["| + new"]
+    assert "| 0.500 (0.500-0.500) |" in page
+    assert "| 1 of 2 |" in page
+
+
+def test_a_row_without_a_time_has_none_in_any_format_and_never_a_zero() -> None:
+    # An out-of-memory row that arrives as 0.0 is an infinite speedup.
+    no_memory = {OURS: "raised OutOfMemoryError: CUDA out of memory"}
+    comparison = comparison_of([row(case("gate_up E4"), {THEIRS: steps(900_000)}, failed=no_memory)])
+
+    (found,) = json.loads(importlib.import_module("harness.pages.compare.json").render_page(comparison))["rows"]
+    assert (found["verdict"], found["reason"]) == ("failed", "oom")
+    assert [found[name] for name in ("head_ns", "ratio", "low", "high", "p", "q")] == [None] * 6
+    assert comparison.geomeans == ()
+
+
+def test_every_p_says_its_sides_and_what_it_is_a_p_of() -> None:
+    assert "- p: two-sided, of a ratio within the floor, " in _page("markdown", "interleaved")
+    assert "there is no p and no q" in _page("markdown", "stored")
+
+
 def test_the_sentence_says_what_is_slower_and_by_how_much() -> None:
     assert sentence(COMPARISONS["interleaved"]()) == (
         "1a2b3c4 (git) against 0a1b2c3 (git) on NVIDIA H200, both sides in the same groups: 9 rows and 1 control:"
@@ -175,13 +238,6 @@ def test_the_sentence_says_what_is_slower_and_by_how_much() -> None:
 )
 def test_a_probability_is_never_written_as_zero(value: float | None, written: str) -> None:
     assert probability(value) == written
-
-
-def compared(rows: Sequence[Row]) -> str:
-    planned = tuple(f"boost/moe-training/{r.case.case_id}" for r in rows)
-    beside = Previous(revision="0a1b2c3 (git)", sources_sha256="1b" * 32, controls=())
-    made = replace(both(), rows=tuple(rows), planned=planned, previous=beside)
-    return render_page(compare_interleaved(made, limits=Limits()))
 
 
 def test_the_page_says_when_no_row_alone_could_be_named() -> None:

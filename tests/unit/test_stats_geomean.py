@@ -114,7 +114,7 @@ def test_an_interval_refuses_a_confidence_that_is_no_number(confidence: float) -
 
 
 def test_an_interval_refuses_a_negative_seed_and_too_few_resamples() -> None:
-    with pytest.raises(StatisticsError, match="seed must be >= 0, got -1"):
+    with pytest.raises(StatisticsError, match="seed must be an integer >= 0, got -1"):
         geomean_interval(RATIOS, seed=-1)
     with pytest.raises(StatisticsError, match="got 38 for 0.95"):
         geomean_interval(RATIOS, seed=0, resamples=38)

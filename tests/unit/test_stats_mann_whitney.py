@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from harness.stats import StatisticsError, hodges_lehmann_ratio, mann_whitney_u
+from harness.stats import StatisticsError, hodges_lehmann_ratio, mann_whitney_u, minimum_effect
 from harness.stats.null_distribution import NullDistribution, heads, sums_of_signs, sums_of_subsets
 from harness.stats.ranks import doubled_ranks
 
@@ -65,6 +65,16 @@ def test_ties_raise_the_smallest_p_in_reach() -> None:
     # Of 1 1 1 1 1 2, three can be chosen low in ten ways of twenty.
     assert mann_whitney_u([1, 1, 1], [1, 1, 2]).min_p_value == 1.0
     assert mann_whitney_u([1, 1, 1], [1, 1, 2], "less").min_p_value == 0.5
+
+
+def test_sides_wholly_apart_exceed_the_floor_only_as_far_as_they_are_apart() -> None:
+    # Times 1.01, x stays below y: one split of 20. Times 1.1 it is 110 111.1 112.2 and has the ranks 2 3 4 beside 108
+    # 113 115; of 20 splits, 1 + 1 + 2 + 3 have a sum of 9 or less.
+    x, y = [100, 101, 102], [108, 113, 115]
+
+    assert minimum_effect(x, y, 0.01).p_value == minimum_effect(y, x, 0.01).p_value == 2 * 1 / 20
+    assert minimum_effect(x, y, 0.1).p_value == minimum_effect(y, x, 0.1).p_value == 2 * 7 / 20
+    assert minimum_effect(x, y, 0.1).min_p_value == 2 * 1 / 20
 
 
 def test_less_means_that_x_is_lower() -> None:

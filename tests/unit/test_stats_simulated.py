@@ -15,6 +15,7 @@ from harness.stats import (
     holm,
     mann_whitney_u,
     median_interval,
+    minimum_effect,
     sign_test,
     signed_rank,
 )
@@ -55,6 +56,18 @@ def test_a_against_a_is_called_different_as_often_as_the_null_says(
     found = sum(p_value(draw) <= 0.05 for _ in range(4000)) / 4000
 
     assert found == pytest.approx(expected, abs=error(expected, 4000))
+
+
+# At the end of the floor one of the two tails has its share, the other none.
+@pytest.mark.parametrize(("ratio", "expected"), [(1.01, 19 / 924), (1 / 1.01, 19 / 924), (1.0, 0.0)])
+def test_a_ratio_at_the_floor_is_called_larger_as_often_as_the_null_says_and_one_within_is_not(
+    ratio: float, expected: float
+) -> None:
+    draw = random.Random(11)
+
+    found = sum(minimum_effect(noise(draw, 6, ratio), noise(draw, 6), 0.01).p_value <= 0.05 for _ in range(4000)) / 4000
+
+    assert found == pytest.approx(expected, abs=error(19 / 924, 4000))
 
 
 @pytest.mark.parametrize("n", [6, 12])

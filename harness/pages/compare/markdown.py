@@ -14,7 +14,7 @@ from harness.pages.markdown.table import table
 MEANINGS = {
     "effect": "further from 1 than the floor, and not noise",
     "below-floor": "the interval, or the ratio, lies within the floor",
-    "spread": "noise is larger than the effect, or not known",
+    "spread": "with such noise the ratio may lie within the floor, or the noise is not known",
     "clock": "cycles do not name the same side as faster",
     "few-groups": "one or two groups on a side",
     "cannot-reach": "with these groups, beside the other rows, no result could have passed the limit",
@@ -210,7 +210,10 @@ def _terms(comparison: Comparison) -> Iterator[str]:
     if stored:
         yield "interval: widened by the furthest that a ratio of two baselines moved between the runs"
     else:
-        yield "q: exact two-sided Mann-Whitney, then Benjamini-Hochberg over all rows tested, controls not among them"
+        yield (
+            "p: two-sided, of a ratio within the floor, by an exact Mann-Whitney test against each end of it; q: after"
+            " Benjamini-Hochberg over all rows tested, controls not among them"
+        )
     yield "cycles: the same ratio of span x SM clock; faster and slower must hold in it too"
     present = [verdict for verdict in VERDICTS if any(row.verdict == verdict for row in comparison.rows)]
     yield f"verdicts, what HEAD is: {', '.join(f'{GLYPHS[verdict]} {verdict}' for verdict in present)}"
