@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Literal
 
 import click
@@ -157,7 +160,7 @@ def run(
       2    usage, or an internal error
       3    nothing measured
       5    a round failed, or an arm failed its check
-      130  Ctrl-C; the rounds that are done are saved
+      130  Ctrl-C, SIGTERM or SIGHUP; the rounds that are done are saved
     """
     chosen.refuse_other_than(ROWS, "rounds run, which takes --baseline and --new")
     if resume and (out or run_id):
@@ -196,7 +199,9 @@ def run(
     path = resume or (out or DEFAULT_FOLDER) / f"{begun.run_id}.json"
     if resume is None and path.exists():
         raise UsageError(f"{path} exists; choose another --run-id, or go on with it by --resume {path}")
-    done = _play(_resumed(file.load(resume), begun) if resume else begun, setting, path, max_failures)
+    going_on = _resumed(file.load(resume), begun) if resume else begun
+    with ended_as_by_ctrl_c():
+        done = _play(going_on, setting, path, max_failures)
     click.echo(f"{path}: {len(done.done)} of {rounds} rounds measured\ntable: cake-bench rounds report {path}")
     return exit_code(summarise(done))
 
@@ -259,18 +264,41 @@ def _play(run: RoundsRun, setting: Setting, path: Path, max_failures: int) -> Ro
     file.save(run, path)
     failures = 0
     try:
-        for played in play(run.plan, setting, missing):
-            run = _with(run, played)
-            file.save(run, path)
-            _say(run, played)
-            failures += bool(played.failure)
-            if failures == max_failures:
-                click.echo(f"stopped after {failures} failed rounds; --resume {path} goes on", err=True)
-                break
+        with closing(play(run.plan, setting, missing)) as attempts:
+            for played in attempts:
+                run = _with(run, played)
+                file.save(run, path)
+                _say(run, played)
+                failures += bool(played.failure)
+                if failures == max_failures:
+                    click.echo(f"stopped after {failures} failed rounds; --resume {path} goes on", err=True)
+                    break
     except KeyboardInterrupt:
         click.echo(f"the rounds that are done are saved; go on with the same command and --resume {path}", err=True)
         raise
     return run
+
+
+@contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP, which would end this process alone, end the block as Ctrl-C does.
+
+    The first one counts: what is then cleared away is not interrupted by another. One that is ignored (nohup) stays so.
+    """
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
+        for each in heard:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        for number in heard:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _with(run: RoundsRun, played: Played) -> RoundsRun:

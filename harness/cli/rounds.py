@@ -46,7 +46,7 @@ def command() -> None:
       2    usage, or a file that is no file of rounds
       3    nothing measured
       5    a round failed, or an arm failed its check
-      130  Ctrl-C; the rounds that are done are saved
+      130  Ctrl-C, SIGTERM or SIGHUP; the rounds that are done are saved
     """
 
 

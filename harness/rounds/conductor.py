@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import MeasurementError, UsageError
+from harness.rounds.environment import without_ours
 from harness.rounds.messages import GaveUp, Hello, Job, Mailbox, Report, Step, Turn
 from harness.rounds.model import METHOD_VERSION, Plan, Role, disagreement
 from harness.rounds.orders import first_roles
@@ -78,8 +79,10 @@ class RankFailed(MeasurementError):
         self.said = said
 
 
-def play(plan: Plan, setting: Setting, indices: Sequence[int]) -> Iterator[Played]:
+def play(plan: Plan, setting: Setting, indices: Sequence[int]) -> Generator[Played, None, None]:
     """Play the rounds ``indices`` of ``plan``, one after the other; yield what became of each as soon as it is over.
+
+    Closing it ends the processes that still run.
 
     With ``process`` each round has processes of its own: one launch, or one an arm where the arms' interpreters differ.
     With ``session`` one launch plays all rounds; where one fails, another launch goes on with the next.
@@ -160,7 +163,9 @@ def _reports(
         ranks = [Rank(folder, rank) for rank in range(plan.ranks)]
         log = folder / "log"
         try:
-            environment = {**(ONE_THREAD if plan.ranks > 1 else {}), **setting.environment}
+            own = all(plan.side(role).own_python for role in turns[0].roles)
+            variables = without_ours(setting.environment) if own else setting.environment
+            environment = {**(ONE_THREAD if plan.ranks > 1 else {}), **variables}
             with Launch(command(python, plan.ranks, folder), environment=environment, log=log) as launch:
                 for place, turn in enumerate(turns):
                     _wait(launch, ranks, place, limit_ns=plan.round_limit_ns, last=place + 1 == len(turns))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -14,11 +14,14 @@ from harness.arms import Arm, Prepared, refusal
 from harness.correctness import check_arms
 from harness.devices import Device
 from harness.errors import FOREIGN, MeasurementError, UsageError, first_line
+from harness.kernels import current
 from harness.machine import open_nvml
 from harness.model.case import Case
+from harness.model.machine import Machine
 from harness.operands import fingerprint, make_operands
+from harness.rounds.environment import versions_of
 from harness.rounds.messages import Job, Report, Turn
-from harness.rounds.model import Mode, Plan, Role, Status, Timing
+from harness.rounds.model import Mode, Plan, Role, Side, Status, Timing
 from harness.rounds.peers import Peers, open_peers
 from harness.timers import TimedCall, Timer
 
@@ -97,7 +100,16 @@ def play(bench: Bench, turn: Turn) -> Report:
     # Nobody reports, or goes on to another round, before all are done: a fault then falls into the round it belongs to.
     bench.begin(f"ending round {turn.index}")
     bench.peers.barrier()
-    return Report(index=turn.index, machine=bench.device.machine, inputs=tuple(inputs), timings=tuple(timings))
+    machine = _with_versions(bench.device.machine, [bench.plan.side(role) for role in turn.roles])
+    return Report(index=turn.index, machine=machine, inputs=tuple(inputs), timings=tuple(timings))
+
+
+def _with_versions(machine: Machine, sides: Sequence[Side]) -> Machine:
+    """Return ``machine`` with the versions that the arms bring, and of what an interpreter of its own calls ours."""
+    found = {name: version for side in sides for name, version in versions_of(side.arm).items()}
+    if any(side.own_python for side in sides):
+        found["cake_kernels"] = f"sources {current('').sha256[:12]}"
+    return replace(machine, versions={**machine.versions, **found, **machine.versions})
 
 
 class _Case:

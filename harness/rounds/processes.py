@@ -41,22 +41,30 @@ class Launch:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C at the terminal is for the command, which then ends the round as a whole.
-                start_new_session=True,
-            )
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self._command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    # Ctrl-C at the terminal is for the command, which then ends the round as a whole.
+                    start_new_session=True,
+                )
+        except KeyboardInterrupt:  # it may have come when the process was there already
+            self.kill()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.kill()
+        try:
+            self.kill()
+        except KeyboardInterrupt:  # only after the last is gone
+            self.kill()
+            raise
 
     def exit_code(self) -> int | None:
         """Return the command's exit code, or None while it runs; below 0 is a signal's number."""
@@ -74,8 +82,8 @@ class Launch:
         while pids := [pid for pid in _pids() if self._owns(pid)]:
             for pid in pids:
                 self._end(pid)
-        assert self._process is not None
-        self._process.wait()  # takes the exit code, so that the command is no zombie of ours
+        if self._process is not None:
+            self._process.wait()  # takes the exit code, so that the command is no zombie of ours
 
     def _owns(self, pid: int) -> bool:
         try:

@@ -5,7 +5,10 @@ The ranks are played by a script that says what it is told to; torchrun has a pa
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
+from harness.rounds import processes
 from harness.rounds.conductor import Played, Rank, RankFailed, Setting, command, play, refuse_lost
 from harness.rounds.messages import GaveUp
 from harness.rounds.model import Plan, Round
@@ -311,9 +315,64 @@ def test_ctrl_c_leaves_no_process(stage: Stage) -> None:
     assert len(stage.left()) == 2
 
     with pytest.raises(KeyboardInterrupt):
-        playing.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+        playing.throw(KeyboardInterrupt)
 
     assert stage.left() == []
+
+
+def test_rounds_that_nobody_asks_for_any_more_leave_no_process(stage: Stage) -> None:
+    playing = play(plan_of(isolate="session"), stage.setting(plan_of(), {"1 0": "wait", "1 1": "wait"}), range(4))
+    next(playing)
+
+    playing.close()
+
+    assert (stage.started(), stage.left()) == (2, [])
+
+
+def sleeper(stage: Stage, log: Path) -> Launch:
+    signed = f"import os, time; open({str(stage.pids_file)!r}, 'a').write(str(os.getpid()) + chr(10)); time.sleep(600)"
+    return Launch([sys.executable, "-c", signed], environment=os.environ, log=log)
+
+
+def wait_for(stage: Stage) -> None:
+    while not (stage.pids_file.exists() and stage.pids_file.read_text().endswith("\n")):
+        time.sleep(0.01)
+
+
+def test_ctrl_c_while_a_process_is_being_started_leaves_none(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = subprocess.Popen, []
+
+    def interrupted(*words: object, **options: object) -> None:
+        started.append(start(*words, **options))  # type: ignore[call-overload]
+        wait_for(stage)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes.subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt), sleeper(stage, tmp_path / "log"):
+        pytest.fail("it was interrupted before")
+
+    assert (stage.started(), stage.left()) == (1, [])
+    assert started[0].wait() == -signal.SIGKILL
+
+
+def test_ctrl_c_while_processes_are_being_ended_comes_after_the_last(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Launch._end
+    pressed = iter([True])
+
+    def interrupted(launch: Launch, pid: int) -> None:
+        if next(pressed, False):
+            raise KeyboardInterrupt
+        ended(launch, pid)
+
+    monkeypatch.setattr(Launch, "_end", interrupted)
+    with pytest.raises(KeyboardInterrupt), sleeper(stage, tmp_path / "log"):
+        wait_for(stage)
+
+    assert (stage.started(), stage.left()) == (1, [])
 
 
 def test_arms_in_two_environments_are_launched_one_after_the_other(stage: Stage) -> None:

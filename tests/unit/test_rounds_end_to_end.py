@@ -1,12 +1,17 @@
 """``cake-bench rounds`` as a user calls it: real processes, real arms on the CPU, torchrun over gloo."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-from harness.cli import main
+from harness.cli import _rounds_run, main
 from harness.rounds import file
 from harness.rounds.processes import gone
 
@@ -147,6 +152,93 @@ def test_a_rank_that_dies_under_torchrun_is_named_no_process_is_left_and_resume_
     assert [(r.index, bool(r.failure)) for r in again.rounds] == [(0, True), (0, False), (1, False)]
     assert main(["rounds", "report", str(path)]) == 0
     assert f"- round 0: {failure}; measured again" in capsys.readouterr().out
+
+
+STUCK = """
+import os, time
+from dataclasses import replace
+from pathlib import Path
+from harness.arms import load
+from harness.arms.cublas_loop import ARM as LOOP
+
+class Stuck:
+    info = replace(LOOP.info, name="faulty", key="")
+    rounds = 0
+
+    def why_not(self, case, machine):
+        return None
+
+    def prepare(self, case, operands):
+        self.rounds += 1
+        if self.rounds == 2:
+            (Path(os.environ["FAULTY_FOLDER"]) / f"{os.getpid()}.pid").touch()
+            time.sleep(600)
+        return LOOP.prepare(case, operands)
+
+ARM = Stuck()
+"""
+
+
+def test_sigterm_ends_the_processes_clears_the_folder_and_keeps_the_rounds_that_are_done(
+    tmp_path: Path, script: str, faulty: Path
+) -> None:
+    (tmp_path / "installed" / "faulty.py").write_text(STUCK)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    words = ["--baseline", "cublas_loop", "--new", "faulty", "--rounds", "2", "--iterations", "2", "--ranks", "2"]
+    words += ["--mode", "pre-sleep", "--timer", script, "--isolate", "session", "--device", "cpu"]
+    command = [sys.executable, "-m", "harness", "rounds", "run", *CASE, *words, "--out", str(tmp_path)]
+    environment = {**os.environ, "TMPDIR": str(temporary), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+
+    with subprocess.Popen([*command, "--run-id", "r1"], env=environment, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        first = running.stderr.readline()
+        while len(signed := list(faulty.glob("*.pid"))) < 2 and running.poll() is None:
+            time.sleep(0.02)
+        running.terminate()
+        running.terminate()  # a second one does not interrupt what the first began
+        rest = running.communicate()[1]
+
+    path = tmp_path / "r1.json"
+    assert first == "1/2 round 0, baseline first: measured\n"
+    saved = f"the rounds that are done are saved; go on with the same command and --resume {path}\n"
+    assert (running.returncode, rest) == (130, f"{saved}cake-bench: interrupted\n")
+    assert file.load(path).done == {0}
+    assert len(signed) == 2
+    assert [int(p.stem) for p in signed if not gone(int(p.stem))] == []
+    assert list(temporary.iterdir()) == []
+
+
+def ask_to_end(first: signal.Signals, cleared: list[signal.Signals]) -> None:
+    with _rounds_run.ended_as_by_ctrl_c():
+        try:
+            signal.raise_signal(first)
+        finally:
+            for another in (signal.SIGTERM, signal.SIGHUP):
+                signal.raise_signal(another)
+                cleared.append(another)
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_interrupts_once_and_afterwards_means_what_it_did(first: signal.Signals) -> None:
+    cleared: list[signal.Signals] = []
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_to_end(first, cleared)
+
+    assert cleared == [signal.SIGTERM, signal.SIGHUP]
+    assert signal.getsignal(first) is signal.SIG_DFL
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _rounds_run.ended_as_by_ctrl_c():
+            signal.raise_signal(signal.SIGHUP)
+
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_resume_with_another_command_is_refused(

@@ -126,9 +126,17 @@ def _failures(table: Table) -> Iterator[str]:
 
 
 def _machines(table: Table) -> Iterator[str]:
-    for machine in table.run.machines:
+    for place, machine in enumerate(table.run.machines):
         facts = chain(machine.versions.items(), machine.settings.items())
-        yield escape(", ".join((machine.product, machine.arch, *(f"{name} {value}" for name, value in facts))))
+        said = ", ".join((machine.product, machine.arch, *(f"{name} {value}" for name, value in facts)))
+        yield escape(f"{_whose(table, place)}{said}")
+
+
+def _whose(table: Table, machine: int) -> str:
+    """Return the role that alone ran there, as a heading; nothing where both did."""
+    here = [report for played in table.run.rounds for report in played.reports if report.machine == machine]
+    roles = {timing.role for report in here for timing in report.timings}
+    return f"{roles.pop()}: " if len(roles) == 1 else ""
 
 
 def _items(title: str, items: Iterator[str]) -> str:
