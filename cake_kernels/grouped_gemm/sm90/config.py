@@ -5,6 +5,7 @@ The device code is one template, ``cake_kernels/cuda/grouped_gemm_sm90.cu``, who
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,12 +29,6 @@ STAGING_BYTES = 8192
 
 MAX_EXTENT = 2**31 - 1 - 1024
 """Largest M, N and K: a tile's last coordinate, up to two tiles past the end, must fit int32."""
-
-SMALL_GROUP_ROWS = 1536
-"""Below this many rows a group, cluster tiles of 128 rows leave less empty than those of 256 or 384 gain."""
-
-LARGE_GROUP_ROWS = 4096
-"""From this many rows a group on, the rows that a cluster tile of 384 leaves empty cost less than the tile gains."""
 
 LOOKS = 16
 """For each k-block of a tile: a look takes some 0.2 us, so that a wait may last about three times as long as a tile."""
@@ -288,38 +283,93 @@ class Kernel:
         )
 
 
-STRAIGHT = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8, looks=LOOKS)
-"""The output's columns in steps of 384."""
+STRAIGHT = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=1, stages=3, swap=False, band=8, looks=LOOKS)
+"""256 rows x 192 columns."""
 
-SWAPPED = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=2, stages=3, swap=True, band=4, looks=LOOKS)
-"""The output's rows in steps of 384."""
+SWAPPED = Config(tile_m=256, tile_n=192, cluster_m=1, cluster_n=1, stages=3, swap=True, band=8, looks=LOOKS)
+"""192 rows x 256 columns."""
 
-NARROW = Config(tile_m=128, tile_n=256, cluster_m=2, cluster_n=1, stages=3, swap=False, band=8, looks=LOOKS)
-"""256 x 256 a cluster: where the others would leave too much empty."""
+NARROW = Config(tile_m=128, tile_n=256, cluster_m=1, cluster_n=1, stages=3, swap=False, band=8, looks=LOOKS)
+"""128 rows x 256 columns: where the others would leave too much empty, and for operands that are not whole slabs."""
 
 FLAT = Config(tile_m=128, tile_n=256, cluster_m=1, cluster_n=2, stages=3, swap=False, band=8, looks=LOOKS)
-"""128 x 512 a cluster: for small groups."""
+"""128 rows x 512 columns a cluster: for groups of less than a tile."""
 
 CONFIGS = (STRAIGHT, SWAPPED, NARROW, FLAT)
 """Every configuration that :func:`choose` may return, but for its tail."""
 
+FLAT_GROUP_ROWS = 96
+"""Below this many rows a group nearly every group is one row of tiles, whose two CTAs share its rows in FLAT."""
 
-def choose(op: Op, *, M: int, N: int, K: int, E: int, variant: Variant = "det") -> Config:
-    """Return the configuration of a problem, from its shape and variant alone: NOTES.md has what it rests on."""
-    return _of_variant(_choose(op, M=M, N=N, K=K, E=E), op, variant)
+SMS = 132
+"""Of an H100 SXM and of an H200."""
+
+WHOLE_WAVES = 16
+"""Below this many waves of tiles the last one counts as whole; above, the tiles are not known well enough for that."""
+
+TAIL_WAVES = 0.5
+"""What the last wave counts beyond the tiles in it, from ``WHOLE_WAVES`` on."""
+
+_LOADS = {STRAIGHT: 1.0, SWAPPED: 1.0, NARROW: 0.97}
+RATES: dict[Op, dict[Config, float]] = {
+    "fwd": _LOADS,
+    "dgrad": _LOADS,
+    "wgrad": {STRAIGHT: 0.99, SWAPPED: 1.0, NARROW: 0.95},
+}
+"""How fast an SM computes its tiles, relative to SWAPPED; ``tools/config_table.py`` fits them."""
 
 
-def _choose(op: Op, *, M: int, N: int, K: int, E: int) -> Config:
-    cols = N if op == "fwd" else K
+def choose(op: Op, *, M: int, N: int, K: int, E: int, variant: Variant = "det", sms: int = SMS) -> Config:
+    """Return the configuration of a problem: of least :func:`cost`, but for the two exceptions below.
+
+    It depends on the arguments alone; of equal costs the first of ``RATES`` wins. Operands that are not whole slabs
+    get NARROW, and groups of less than ``FLAT_GROUP_ROWS`` rows on average FLAT, where the output of fwd or dgrad has
+    more columns than a tile of it. NOTES.md has what this rests on.
+
+    Parameters
+    ----------
+    M, N, K, E
+        Sizes of the problem, at least 1; the average group has M / E rows.
+    variant
+        Decides the tail of wgrad.
+    sms
+        Streaming multiprocessors of the device, each of which runs one CTA.
+    """
+    return _of_variant(_choose(op, M=M, N=N, K=K, E=E, sms=sms), op, variant)
+
+
+def _choose(op: Op, *, M: int, N: int, K: int, E: int, sms: int) -> Config:
     if not whole_slabs(op, N=N, K=K):
         return NARROW
-    if op == "wgrad":
-        return STRAIGHT if cols % 384 == 0 else SWAPPED if N % 384 == 0 else NARROW
-    if M < SMALL_GROUP_ROWS * E and cols > NARROW.tile_n:
+    if op != "wgrad" and M < FLAT_GROUP_ROWS * E and (N if op == "fwd" else K) > FLAT.tile_cols:
         return FLAT
-    if cols % 384 == 0:
-        return STRAIGHT
-    return SWAPPED if M >= LARGE_GROUP_ROWS * E and cols % SWAPPED.tile_m == 0 else NARROW
+    return min(RATES[op], key=lambda config: cost(config, op, M=M, N=N, K=K, E=E, sms=sms))
+
+
+def cost(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = SMS) -> float:
+    """Return the estimated time of a problem: the work over the rate of ``config``, one of ``RATES[op]``.
+
+    Times of one problem compare by it, times of two problems do not: the length of the reduction, which is the same
+    for all configurations, is left out.
+    """
+    return work(config, op, M=M, N=N, K=K, E=E, sms=sms) / RATES[op][config]
+
+
+def work(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = SMS) -> float:
+    """Return how many elements of the output, empty ones of its tiles included, the busiest SM computes, by estimate.
+
+    That is a CTA's tile for each wave of tiles, of which there is one at least. In fwd and dgrad a group leaves half a
+    row of tiles empty on average, and the last wave counts as ``WHOLE_WAVES`` and ``TAIL_WAVES`` say. In wgrad the
+    tiles are known, and the last wave is split among all clusters.
+    """
+    clusters = sms // config.cluster_size
+    if op == "wgrad":
+        waves = config.max_tiles(op, M=M, N=N, K=K, E=E) / clusters
+    else:
+        rows, cols = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
+        waves = max(E, M / rows + E / 2) * -(-(N if op == "fwd" else K) // cols) / clusters
+        waves = math.ceil(waves) if waves < WHOLE_WAVES else waves + TAIL_WAVES
+    return max(1, waves) * config.tile_rows * config.tile_cols
 
 
 def _of_variant(config: Config, op: Op, variant: Variant) -> Config:
@@ -334,7 +384,7 @@ def whole_slabs(op: Op, *, N: int, K: int) -> bool:
 
 def kernels(op: Op, out_dtype: OutDtype, variant: Variant = "det") -> tuple[Kernel, ...]:
     """Return every kernel that a program may launch."""
-    configs = (STRAIGHT, SWAPPED, NARROW) if op == "wgrad" else CONFIGS
+    configs = tuple(RATES[op]) if op == "wgrad" else CONFIGS
     loads = [(config, True) for config in configs] + ([] if op == "fwd" else [(NARROW, False)])
     return tuple(
         Kernel(

@@ -10,20 +10,27 @@ from cake_kernels.grouped_gemm.sm90.config import (
     FLAT,
     MAX_EXTENT,
     NARROW,
+    RATES,
     STRAIGHT,
     SWAPPED,
     Config,
     Kernel,
     choose,
+    cost,
     kernels,
     refuse,
     whole_slabs,
+    work,
 )
 from cake_kernels.grouped_gemm.sm90.walk import walk
 from cake_kernels.registry import Problem
 
+from .sm90_configs import NARROW_PAIR, STRAIGHT_PAIR, SWAPPED_PAIR
+
 VARIANTS = ("det", "nondet")
+OPS = ("fwd", "dgrad", "wgrad")
 PROGRAMS = (("fwd", "bf16"), ("dgrad", "bf16"), ("wgrad", "bf16"), ("wgrad", "fp32"))
+SHAPES = (*CONFIGS, STRAIGHT_PAIR, SWAPPED_PAIR, NARROW_PAIR)
 GATE_UP, DOWN = {"N": 4096, "K": 6144}, {"N": 6144, "K": 2048}
 
 
@@ -119,61 +126,115 @@ def test_the_kernels_of_the_two_variants_are_the_same_but_for_wgrads_tail(op, ou
 
 
 @pytest.mark.parametrize(
-    ("op", "sizes", "rows", "chosen"),
+    ("op", "sizes", "rows", "experts", "chosen"),
     [
-        ("fwd", GATE_UP, 28144, SWAPPED),
-        ("fwd", GATE_UP, 4096, SWAPPED),
-        ("fwd", GATE_UP, 4095, NARROW),
-        ("fwd", DOWN, 28144, STRAIGHT),
-        ("fwd", DOWN, 4096, STRAIGHT),
-        ("dgrad", GATE_UP, 28144, STRAIGHT),
-        ("dgrad", GATE_UP, 4096, STRAIGHT),
-        ("dgrad", DOWN, 28144, SWAPPED),
-        ("dgrad", DOWN, 4096, SWAPPED),
-        ("dgrad", DOWN, 4095, NARROW),
-        ("wgrad", GATE_UP, 28144, STRAIGHT),
-        ("wgrad", GATE_UP, 4096, STRAIGHT),
-        ("wgrad", DOWN, 28144, SWAPPED),
-        ("wgrad", DOWN, 4096, SWAPPED),
-        ("wgrad", {"N": 2048, "K": 2048}, 64, NARROW),
-        ("fwd", {"N": 2048, "K": 1024}, 64, FLAT),
-        ("fwd", {"N": 256, "K": 1024}, 64, NARROW),
-        ("dgrad", {"N": 2048, "K": 1032}, 64, NARROW),
-        ("wgrad", {"N": 1032, "K": 6144}, 4096, NARROW),
+        ("fwd", GATE_UP, 28144, 4, SWAPPED),
+        ("fwd", GATE_UP, 4096, 32, SWAPPED),
+        ("fwd", DOWN, 28144, 4, SWAPPED),
+        ("fwd", DOWN, 4096, 32, SWAPPED),
+        ("dgrad", GATE_UP, 28144, 4, SWAPPED),
+        ("dgrad", DOWN, 4096, 32, SWAPPED),
+        ("wgrad", GATE_UP, 28144, 4, STRAIGHT),
+        ("wgrad", GATE_UP, 4096, 32, STRAIGHT),
+        ("wgrad", DOWN, 28144, 4, SWAPPED),
+        ("wgrad", DOWN, 4096, 32, SWAPPED),
+        # 192 divides the columns better than 256 does.
+        ("fwd", {"N": 1856, "K": 2688}, 12288, 16, STRAIGHT),
+        ("dgrad", {"N": 2688, "K": 1856}, 12288, 16, STRAIGHT),
+        ("wgrad", {"N": 1856, "K": 2688}, 12288, 16, SWAPPED),
+        ("wgrad", {"N": 2688, "K": 1856}, 12288, 16, STRAIGHT),
+        # Few rows a group.
+        ("fwd", {"N": 16384, "K": 5120}, 256, 16, NARROW),
+        ("fwd", {"N": 2048, "K": 2048}, 256, 256, NARROW),
+        ("fwd", {"N": 2048, "K": 2048}, 256, 16, STRAIGHT),  # two waves as with SWAPPED, and NARROW has three
+        ("fwd", {"N": 2048, "K": 2048}, 96, 256, NARROW),
+        ("fwd", {"N": 2048, "K": 2048}, 95, 256, FLAT),
+        ("dgrad", {"N": 1024, "K": 2048}, 64, 16, FLAT),
+        ("fwd", {"N": 256, "K": 1024}, 64, 16, NARROW),
+        ("wgrad", {"N": 2048, "K": 2048}, 64, 256, SWAPPED),
+        # Not whole slabs.
+        ("dgrad", {"N": 2048, "K": 1032}, 64, 16, NARROW),
+        ("dgrad", {"N": 2048, "K": 1032}, 4096, 16, NARROW),
+        ("wgrad", {"N": 1032, "K": 6144}, 4096, 32, NARROW),
+        # Less than a tile for each SM.
+        ("fwd", {"N": 512, "K": 512}, 128, 4, NARROW),
+        ("wgrad", {"N": 512, "K": 512}, 128, 4, NARROW),
     ],
 )
-def test_the_configuration_of_a_problem(op, sizes, rows, chosen):
+def test_the_configuration_of_a_problem(op, sizes, rows, experts, chosen):
     det, nondet = ("slots", "atomics") if op == "wgrad" else ("plain", "plain")
 
-    assert choose(op, M=rows * 8, E=8, **sizes) == replace(chosen, tail=det)
-    assert choose(op, M=rows * 8, E=8, **sizes, variant="nondet") == replace(chosen, tail=nondet)
+    assert choose(op, M=rows * experts, E=experts, **sizes) == replace(chosen, tail=det)
+    assert choose(op, M=rows * experts, E=experts, **sizes, variant="nondet") == replace(chosen, tail=nondet)
 
 
-@given(
-    program=st.sampled_from(PROGRAMS),
-    variant=st.sampled_from(VARIANTS),
-    accumulate=st.booleans(),
-    M=st.integers(1, 200_000),
-    E=st.integers(1, 1024),
-    N=st.integers(1, 1000).map(lambda n: 8 * n),
-    K=st.integers(1, 1000).map(lambda n: 8 * n),
+@pytest.mark.parametrize(("sms", "chosen"), [(132, STRAIGHT), (114, NARROW)])
+def test_the_configuration_depends_on_the_number_of_sms(sms, chosen):
+    # 132 tiles of 256 x 192, one wave or two; 160 of 128 x 256, two waves.
+    assert choose("fwd", M=1024, N=4096, K=2048, E=4, sms=sms) == chosen
+
+
+@pytest.mark.parametrize(
+    ("config", "op", "M", "E", "waves"),
+    [
+        # 16 columns of 256; the four groups have half a tile each that is empty.
+        (SWAPPED, "fwd", 4 * 1920, 4, 6),  # 42 * 16 / 132 = 5.09
+        (SWAPPED, "fwd", 4 * 19200, 4, 402 * 16 / 132 + 0.5),
+        (SWAPPED, "dgrad", 1, 4, 1),  # 4 * 24 / 132
+        (STRAIGHT, "dgrad", 4 * 2560, 4, 11),  # 42 * 32 / 132 = 10.18
+        (STRAIGHT, "wgrad", 10, 4, 4 * 16 * 32 / 132),
+        (FLAT, "fwd", 100, 4, 1),  # 4 * 8 / 66
+        (FLAT, "fwd", 4 * 512, 4, 3),  # 18 * 8 / 66 = 2.18
+    ],
 )
-def test_what_is_chosen_is_among_the_programs_kernels(program, variant, accumulate, M, E, N, K):
+def test_the_work_of_a_problem_is_waves_of_tiles_the_last_of_which_is_rounded_or_split(config, op, M, E, waves):
+    assert work(config, op, M=M, E=E, **GATE_UP) == pytest.approx(waves * config.tile_m * config.tile_n)
+
+
+PROBLEMS = {
+    "M": st.integers(1, 200_000),
+    "E": st.integers(1, 1024),
+    "N": st.integers(1, 1000).map(lambda n: 8 * n),
+    "K": st.integers(1, 1000).map(lambda n: 8 * n),
+    "sms": st.integers(2, 144),
+}
+
+
+@given(program=st.sampled_from(PROGRAMS), variant=st.sampled_from(VARIANTS), accumulate=st.booleans(), **PROBLEMS)
+def test_what_is_chosen_is_among_the_programs_kernels(program, variant, accumulate, M, E, N, K, sms):
     op, out_dtype = program
     chosen = Kernel(
         op=op,
         out_dtype=out_dtype,
         accumulate=accumulate and op == "wgrad",
         whole_slabs=whole_slabs(op, N=N, K=K),
-        config=choose(op, M=M, N=N, K=K, E=E, variant=variant),
+        config=choose(op, M=M, N=N, K=K, E=E, variant=variant, sms=sms),
     )
 
     assert chosen in kernels(op, out_dtype, variant)
 
 
+@given(op=st.sampled_from(OPS), **PROBLEMS)
+def test_of_the_candidates_the_cheapest_is_chosen(op, M, E, N, K, sms):
+    sizes = {"M": M, "N": 64 * N, "K": 64 * K, "E": E, "sms": sms}  # whole slabs
+    chosen = replace(choose(op, **sizes), tail="plain")
+
+    assert chosen == FLAT or cost(chosen, op, **sizes) == min(cost(config, op, **sizes) for config in RATES[op])
+    assert (chosen == FLAT) == (op != "wgrad" and M < 96 * E and sizes["N" if op == "fwd" else "K"] > 256)
+
+
+@given(first=st.sampled_from(OPS), op=st.sampled_from(OPS), **PROBLEMS)
+def test_a_choice_depends_on_nothing_but_its_arguments(first, op, M, E, N, K, sms):
+    sizes = {"M": M, "N": N, "K": K, "E": E, "sms": sms}
+    before = choose(op, **sizes)
+    choose(first, **sizes | {"M": 200_001 - M, "sms": 146 - sms})
+
+    assert choose(op, **sizes) == before
+
+
 @given(
-    op=st.sampled_from(["fwd", "dgrad", "wgrad"]),
-    config=st.sampled_from(CONFIGS),
+    op=st.sampled_from(OPS),
+    config=st.sampled_from(SHAPES),
     M=st.integers(1, 5000),
     N=st.integers(1, 200).map(lambda n: 8 * n),
     K=st.integers(1, 200).map(lambda n: 8 * n),
@@ -238,8 +299,8 @@ def test_the_tail_is_a_macro_and_decides_whether_a_kernel_splits_and_its_variant
 
 
 @given(
-    op=st.sampled_from(["fwd", "dgrad", "wgrad"]),
-    config=st.sampled_from(CONFIGS),
+    op=st.sampled_from(OPS),
+    config=st.sampled_from(SHAPES),
     M=st.integers(1, 5000),
     N=st.integers(1, 200).map(lambda n: 8 * n),
     K=st.integers(1, 200).map(lambda n: 8 * n),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, SOURCE, STRAIGHT, SWAPPED, Config, Kernel
 from cake_kernels.offsets import ends_within
 
+from .sm90_configs import NARROW_PAIR, STRAIGHT_PAIR, SWAPPED_PAIR
 from .sm90_emulation import emulate
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which compiles the device code")
@@ -27,18 +28,20 @@ def kernel(op, config, out_dtype="bf16", *, accumulate=False, whole_slabs=True):
 
 
 KERNELS = (
-    kernel("fwd", STRAIGHT),
-    kernel("fwd", SWAPPED),
+    kernel("fwd", STRAIGHT_PAIR),
+    kernel("fwd", SWAPPED_PAIR),
     kernel("fwd", FOUR_STAGES),
-    kernel("dgrad", SWAPPED),
+    kernel("dgrad", SWAPPED_PAIR),
     kernel("dgrad", FLAT),
-    kernel("dgrad", NARROW, whole_slabs=False),
-    kernel("wgrad", STRAIGHT),
-    kernel("wgrad", NARROW, "fp32"),
-    kernel("wgrad", SWAPPED, "fp32", accumulate=True),
+    kernel("dgrad", NARROW_PAIR, whole_slabs=False),
+    kernel("wgrad", STRAIGHT_PAIR),
+    kernel("wgrad", NARROW_PAIR, "fp32"),
+    kernel("wgrad", SWAPPED_PAIR, "fp32", accumulate=True),
     kernel("wgrad", NARROW, accumulate=True, whole_slabs=False),
     kernel("fwd", replace(STRAIGHT, looks=3)),
-    kernel("wgrad", replace(NARROW, looks=1)),
+    kernel("wgrad", replace(NARROW_PAIR, looks=1)),
+    kernel("fwd", SWAPPED),
+    kernel("dgrad", SWAPPED),
 )
 
 
@@ -194,7 +197,7 @@ PASSED_OVER = {"offs": [53, 57, 60, 76, 124, 151, 158, 194, 228], "M": 300, "N":
 
 @pytest.mark.parametrize("seed", [6, 11, 18])
 def test_a_consumer_that_passes_over_a_tile_loses_no_phase_of_a_stage(seed):
-    run_and_check(case(kernel("fwd", SWAPPED), **PASSED_OVER), clusters=1, seed=seed, lazy=False)
+    run_and_check(case(kernel("fwd", SWAPPED_PAIR), **PASSED_OVER), clusters=1, seed=seed, lazy=False)
 
 
 def test_warps_that_pass_over_a_tile_each_for_itself_are_seen_to_hang():
@@ -205,7 +208,8 @@ def test_warps_that_pass_over_a_tile_each_for_itself_are_seen_to_hang():
 
     def run_all() -> None:
         for seed in (6, 11, 18):
-            run(case(kernel("fwd", SWAPPED), **PASSED_OVER), clusters=1, seed=seed, lazy=False, edit=(together, each))
+            c = case(kernel("fwd", SWAPPED_PAIR), **PASSED_OVER)
+            run(c, clusters=1, seed=seed, lazy=False, edit=(together, each))
 
     with pytest.raises(RuntimeError, match="deadlock"):
         run_all()

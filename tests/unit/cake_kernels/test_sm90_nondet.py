@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT, SWAPPED
+from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT
 from cake_kernels.grouped_gemm.sm90.launch import Workspace
 from cake_kernels.grouped_gemm.sm90.plan import Plan, plan
 from cake_kernels.grouped_gemm.sm90.walk import walk
 
+from .sm90_configs import NARROW_PAIR, SWAPPED_PAIR
 from .test_sm90_emulated import Case, case, kernel, run, run_and_check
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which compiles the device code")
@@ -24,10 +25,10 @@ def atomics(op, config, out_dtype="bf16", **more):
 
 
 BF16 = atomics("wgrad", STRAIGHT)
-FP32 = atomics("wgrad", NARROW, "fp32")
-ONTO = atomics("wgrad", SWAPPED, "fp32", accumulate=True)
+FP32 = atomics("wgrad", NARROW_PAIR, "fp32")
+ONTO = atomics("wgrad", SWAPPED_PAIR, "fp32", accumulate=True)
 ANY_SLAB = atomics("wgrad", replace(NARROW, looks=2), whole_slabs=False)
-FORWARD = atomics("fwd", SWAPPED)
+FORWARD = atomics("fwd", SWAPPED_PAIR)
 # 23, 0, 23 and 23 k-blocks an expert, the last of an expert not whole, and rows of nobody. With two tiles an expert and
 # four clusters, or one tile and two clusters, the last expert's are the tail and are split.
 RAGGED = {"offs": [1470, 1470, 2930, 4400], "M": 4420, "N": 320, "K": 192}
@@ -93,7 +94,7 @@ def test_the_order_of_arrival_decides_the_bits():
 
 
 # The tail has one tile of 32 k-blocks, for which the cluster that has had none so far has room.
-@pytest.mark.parametrize("config", [STRAIGHT, NARROW], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [STRAIGHT, NARROW_PAIR], ids=lambda config: config.name)
 def test_where_the_tail_has_room_nothing_is_split_and_the_bits_are_those_of_the_plain_walk(config):
     sizes = {"offs": [2000, 2040, 3000], "M": 3000, "N": 64, "K": 64}
     plain, whole = case(kernel("wgrad", config), **sizes), case(atomics("wgrad", config), **sizes)
@@ -104,8 +105,8 @@ def test_where_the_tail_has_room_nothing_is_split_and_the_bits_are_those_of_the_
 
 @pytest.mark.parametrize("out_dtype", ["bf16", "fp32"])
 def test_an_empty_group_is_exactly_zero_or_keeps_its_bits_where_tiles_are_split(out_dtype):
-    zeroed = case(atomics("wgrad", NARROW, out_dtype), **TWO_TILES)
-    kept = case(atomics("wgrad", NARROW, out_dtype, accumulate=True), **TWO_TILES)
+    zeroed = case(atomics("wgrad", NARROW_PAIR, out_dtype), **TWO_TILES)
+    kept = case(atomics("wgrad", NARROW_PAIR, out_dtype, accumulate=True), **TWO_TILES)
     before = kept.out[0].clone()
 
     run(zeroed, clusters=4)
@@ -117,7 +118,7 @@ def test_an_empty_group_is_exactly_zero_or_keeps_its_bits_where_tiles_are_split(
 
 @pytest.mark.parametrize("accumulate", [False, True], ids=["over", "onto"])
 def test_a_chunk_longer_than_is_summed_in_one_go_adds_piece_after_piece(accumulate):
-    c = case(atomics("wgrad", NARROW, "fp32", accumulate=accumulate), **ONE_TILE)
+    c = case(atomics("wgrad", NARROW_PAIR, "fp32", accumulate=accumulate), **ONE_TILE)
 
     run_and_check(c, clusters=4, edit=("kSumRows = 1 << 16;", "kSumRows = 256;"))
 

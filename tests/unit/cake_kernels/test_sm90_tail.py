@@ -9,10 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, STRAIGHT, SWAPPED
+from cake_kernels.grouped_gemm.sm90.config import FLAT, STRAIGHT
 from cake_kernels.grouped_gemm.sm90.plan import plan
 from cake_kernels.grouped_gemm.sm90.walk import walk
 
+from .sm90_configs import NARROW_PAIR, SWAPPED_PAIR
 from .sm90_emulation import emulate
 from .test_sm90_emulated import Case, case, check, kernel, run, run_and_check
 
@@ -36,16 +37,16 @@ KERNELS = [
     for tail in SPLITS
     for what, more in (
         (("wgrad", STRAIGHT), {}),
-        (("wgrad", NARROW, "fp32"), {}),
-        (("wgrad", SWAPPED), {"accumulate": True}),
-        (("wgrad", replace(NARROW, looks=2)), {"whole_slabs": False}),
-        (("fwd", SWAPPED), {}),
+        (("wgrad", NARROW_PAIR, "fp32"), {}),
+        (("wgrad", SWAPPED_PAIR), {"accumulate": True}),
+        (("wgrad", replace(NARROW_PAIR, looks=2)), {"whole_slabs": False}),
+        (("fwd", SWAPPED_PAIR), {}),
         (("dgrad", FLAT), {}),
     )
 ]
 SLOTS = with_tail("slots", "wgrad", STRAIGHT)
-SLOTS_FP32 = with_tail("slots", "wgrad", NARROW, "fp32")
-SLOTS_FORWARD = with_tail("slots", "fwd", SWAPPED)
+SLOTS_FP32 = with_tail("slots", "wgrad", NARROW_PAIR, "fp32")
+SLOTS_FORWARD = with_tail("slots", "fwd", SWAPPED_PAIR)
 
 
 def ragged(kernel):
@@ -98,7 +99,7 @@ def test_a_cluster_computes_its_own_tile_and_a_chunk_of_anothers(kernel):
 def test_any_offs_are_read_as_clamped(tail, data):
     M = data.draw(st.integers(1, 2500))
     offs = data.draw(st.lists(st.integers(-10, M + 10), min_size=1, max_size=4))
-    c = case(with_tail(tail, "wgrad", NARROW, "fp32"), offs=offs, M=M, N=64, K=64)
+    c = case(with_tail(tail, "wgrad", NARROW_PAIR, "fp32"), offs=offs, M=M, N=64, K=64)
     clusters = data.draw(st.integers(1, 5))
 
     run_and_check(c, clusters=clusters, order=data.draw(st.permutations(range(clusters))))
@@ -122,7 +123,7 @@ def test_nan_stays_in_its_row_or_its_expert_where_tiles_are_split(kernel):
 
 
 def test_an_empty_group_is_exactly_zero_or_keeps_its_bits_where_tiles_are_split():
-    zeroed, kept = ragged(SLOTS), ragged(with_tail("slots", "wgrad", SWAPPED, accumulate=True))
+    zeroed, kept = ragged(SLOTS), ragged(with_tail("slots", "wgrad", SWAPPED_PAIR, accumulate=True))
     before = kept.out[1].clone()
 
     run(zeroed, clusters=CLUSTERS)
@@ -133,7 +134,7 @@ def test_an_empty_group_is_exactly_zero_or_keeps_its_bits_where_tiles_are_split(
 
 
 # The tail has one tile of 32 k-blocks, which goes to the cluster that has had none so far.
-@pytest.mark.parametrize("config", [STRAIGHT, NARROW], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [STRAIGHT, NARROW_PAIR], ids=lambda config: config.name)
 def test_tiles_that_are_placed_whole_have_the_bits_of_the_plain_walk(config):
     sizes = {"offs": [2000, 2040, 3000], "M": 3000, "N": 64, "K": 64}
     plain = case(kernel("wgrad", config), **sizes)
@@ -165,7 +166,7 @@ def test_a_split_tile_is_its_partial_sums_added_in_order():
     chunks = sorted((chunk for chunks in planned(c).chunks for chunk in chunks), key=lambda chunk: chunk.index)
     assert [chunk.of for chunk in chunks] == [4, 4, 4, 4]
     ends = [min(64 * chunk.k.stop, c.offs[0]) for chunk in chunks]
-    parts = case(kernel("wgrad", NARROW, "fp32"), **ONE_TILE | {"offs": ends})
+    parts = case(kernel("wgrad", NARROW_PAIR, "fp32"), **ONE_TILE | {"offs": ends})
     emulate(parts.kernel, c.a, c.b, ends, parts.out)
 
     run(c, clusters=CLUSTERS, order=[1, 3, 2, 0])
@@ -176,7 +177,7 @@ def test_a_split_tile_is_its_partial_sums_added_in_order():
 
 @pytest.mark.parametrize("accumulate", [False, True], ids=["over", "onto"])
 def test_a_chunk_longer_than_is_summed_in_one_go_goes_on_in_its_slot(accumulate):
-    c = case(with_tail("slots", "wgrad", NARROW, "fp32", accumulate=accumulate), **ONE_TILE)
+    c = case(with_tail("slots", "wgrad", NARROW_PAIR, "fp32", accumulate=accumulate), **ONE_TILE)
 
     run_and_check(c, clusters=CLUSTERS, edit=("kSumRows = 1 << 16;", "kSumRows = 256;"))
 

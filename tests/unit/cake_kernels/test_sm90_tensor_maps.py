@@ -4,8 +4,10 @@ from types import SimpleNamespace
 import pytest
 
 from cake_kernels.errors import DriverError
-from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, STRAIGHT, SWAPPED, Kernel, kernels
-from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Layout, TensorMap, encode, maps
+from cake_kernels.grouped_gemm.sm90.config import CONFIGS, STRAIGHT, SWAPPED, Kernel, kernels
+from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Layout, TensorMap, encoder, maps
+
+from .sm90_configs import NARROW_PAIR, STRAIGHT_PAIR, SWAPPED_PAIR
 
 M, N, K, E = 1000, 512, 320, 5
 # Padded rows: 8 elements more than there are.
@@ -25,23 +27,30 @@ def bf16(dims, strides, box):
     return TensorMap(dtype="bf16", dims=dims, strides_bytes=tuple(2 * s for s in strides), box=box)
 
 
-def test_k_major_operands_are_one_box_of_rows_and_the_shared_one_is_halved():
+def test_k_major_operands_are_one_box_of_rows():
     straight, swapped = maps_of("fwd", STRAIGHT), maps_of("fwd", SWAPPED)
 
-    assert straight.rows == bf16((K, M, 1), (K + 8, M * (K + 8)), (64, 128, 1))
+    assert straight.rows == bf16((K, M, 1), (K + 8, M * (K + 8)), (64, 256, 1))
     assert straight.cols == bf16((K, N, E), (K + 8, N * (K + 8) + 16), (64, 192, 1))
+    assert (swapped.rows.box, swapped.cols.box) == ((64, 192, 1), (64, 256, 1))
+
+
+def test_the_operand_that_a_cluster_shares_is_halved():
+    straight, swapped = maps_of("fwd", STRAIGHT_PAIR), maps_of("fwd", SWAPPED_PAIR)
+
+    assert (straight.rows.box, straight.cols.box) == ((64, 128, 1), (64, 192, 1))
     assert (swapped.rows.box, swapped.cols.box) == ((64, 192, 1), (64, 128, 1))
 
 
 def test_mn_major_operands_have_their_slabs_as_a_dimension_where_these_are_whole():
-    whole, any_slab = maps_of("dgrad", NARROW), maps_of("dgrad", NARROW, whole_slabs=False)
+    whole, any_slab = maps_of("dgrad", NARROW_PAIR), maps_of("dgrad", NARROW_PAIR, whole_slabs=False)
 
     assert whole.cols == bf16((64, N, K // 64, E), (K + 8, 64, N * (K + 8) + 16), (64, 64, 2, 1))
     assert any_slab.cols == bf16((K, N, 1, E), (K + 8, 64, N * (K + 8) + 16), (64, 64, 1, 1))
 
 
 def test_both_operands_of_wgrad_are_mn_major():
-    straight = maps_of("wgrad", STRAIGHT)
+    straight = maps_of("wgrad", STRAIGHT_PAIR)
 
     assert straight.rows == bf16((64, M, N // 64, 1), (N + 8, 64, M * (N + 8)), (64, 64, 2, 1))
     assert straight.cols == bf16((64, M, K // 64, 1), (K + 8, 64, M * (K + 8)), (64, 64, 3, 1))
@@ -71,7 +80,7 @@ def test_the_stride_of_a_dimension_of_one_is_replaced():
 
 
 @pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
-@pytest.mark.parametrize("config", [STRAIGHT, SWAPPED, NARROW, FLAT], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, STRAIGHT_PAIR, SWAPPED_PAIR, NARROW_PAIR], ids=lambda config: config.name)
 def test_maps_keep_the_rules_of_the_driver(op, config):
     made = maps_of(op, config)
 
@@ -123,4 +132,4 @@ def test_a_map_that_the_driver_refuses_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
 
     with pytest.raises(DriverError, match=r"the tensor map of x is refused \(CUDA_ERROR_INVALID_VALUE\): .* at 0x10"):
-        encode(bf16((64, 8, 1), (64, 512), (64, 64, 1)), 16, "x")
+        encoder(bf16((64, 8, 1), (64, 512), (64, 64, 1)), "x")(16)
