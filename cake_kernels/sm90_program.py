@@ -5,7 +5,9 @@ It stands beside the registry, since an import of anything in ``grouped_gemm`` b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .registry import Build, Launch, Op, OutDtype, Problem, Program, Variant
 
@@ -30,9 +32,8 @@ def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
         return refuse(problem)
 
     def prepare(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, accumulate: bool) -> Launch:
-        from .grouped_gemm.sm90.launch import prepare
-
-        return prepare(op, a, b, offs, out, accumulate=accumulate, variant=variant)
+        launch: Launch = _launch_module().prepare(op, a, b, offs, out, accumulate=accumulate, variant=variant)
+        return launch
 
     def builds() -> tuple[Build, ...]:
         from .grouped_gemm.sm90.config import kernels
@@ -49,3 +50,9 @@ def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
         prepare=prepare,
         builds=builds,
     )
+
+
+@cache
+def _launch_module() -> Any:
+    """Import it once: an import statement costs a microsecond in each call."""
+    return import_module(".grouped_gemm.sm90.launch", __package__)

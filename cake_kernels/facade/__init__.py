@@ -89,7 +89,10 @@ def grouped_mm(
     for name, tensor in (("x", x), ("w", w)):
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
-    x, w = _autocast(x), _autocast(_by_rows(w, x))
+    w = _by_rows(w, x)
+    device = x.device.type
+    if device in ("cpu", "cuda") and torch.is_autocast_enabled(device):
+        x, w = _autocast(x, device), _autocast(w, device)
     if weight_grad_dtype is not None:
         _check_delivery(w, weight_grad_dtype)
     stored = weight_grad_dtype or torch.bfloat16
@@ -104,10 +107,7 @@ def _by_rows(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return w.transpose(-2, -1) if is_view else w
 
 
-def _autocast(tensor: torch.Tensor) -> torch.Tensor:
-    device = tensor.device.type
-    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
-        return tensor
+def _autocast(tensor: torch.Tensor, device: str) -> torch.Tensor:
     dtype = torch.get_autocast_dtype(device)
     if dtype != torch.bfloat16:
         raise ArgumentError(f"autocast must be to torch.bfloat16, got {dtype}; leave it, or disable it, for this call")

@@ -59,29 +59,33 @@ def multiply(
     call = forward_call(x, w, offs, None, None)
     if dispatch_mode.is_active():
         one_element = x.new_empty_strided((x.shape[0], w.shape[1]), (0, 0))  # never read
-        place = _SaveFirst.apply(x, w, offs, *options, (one_element,))  # type: ignore[no-untyped-call]
+        place = _SaveFirst.apply(x, w, (offs, *options, one_element))  # type: ignore[no-untyped-call]
         with torch.no_grad():
             y = _GROUPED_MM(x, w, offs, *options)
         y = _TakePlace.apply(y, place)  # type: ignore[no-untyped-call]
         return y
     prepared = prepare(call, deterministic=deterministic, backend=backend)
-    y = _SaveFirst.apply(x, w, offs, *options, (prepared.out,))  # type: ignore[no-untyped-call]
+    y = _SaveFirst.apply(x, w, (offs, *options, prepared.out))  # type: ignore[no-untyped-call]
     prepared.launch()
     return y
 
 
 class _SaveFirst(torch.autograd.Function):
-    """Saves for backward, and gives ``out`` its place in the graph; whoever applies it computes the values after it."""
+    """Saves for backward, and gives ``out`` its place in the graph; whoever applies it computes the values after it.
+
+    The others of its arguments come in one tuple: autograd looks at each argument, which costs the host, and would take
+    ``out`` for an input.
+    """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> torch.Tensor:
-        *arguments, (out,) = inputs  # in a tuple autograd takes it for a result, and not for an input
-        _save(ctx, tuple(arguments), out)
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, others: tuple[Any, ...]) -> torch.Tensor:
+        *arguments, out = others
+        _save(ctx, (x, w, *arguments), out)
         return cast(torch.Tensor, out)
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
-        return *_gradients(ctx, g), None
+        return *_gradients(ctx, g)[:2], None
 
 
 class _TakePlace(torch.autograd.Function):

@@ -45,7 +45,7 @@ def prepare(call: Call, *, deterministic: bool, backend: str) -> Prepared:
     NondeterministicError
         The program is nondeterministic, and torch is told to use deterministic algorithms.
     """
-    on_cpu = call.a.device.type == "cpu"
+    on_cpu = call.form.device.type == "cpu"
     if backend == "reference" or (on_cpu and backend == "auto"):
         return _bound(call, reference.run)
     if on_cpu:
@@ -57,17 +57,17 @@ def prepare(call: Call, *, deterministic: bool, backend: str) -> Prepared:
             return _fallback(call, str(error))
         raise
     if not deterministic:
-        _alert_not_deterministic(call.op)
+        _alert_not_deterministic(call.form.op)
     return bound
 
 
 def _fallback(call: Call, reason: str) -> Prepared:
-    refusal = torch_grouped_mm.why_not(call)
+    refusal = torch_grouped_mm.why_not(call.form)
     if refusal is None:
         call.check_alignment()
-        _say(f"{reason}; instead {call.op} is computed by torch._grouped_mm")
+        _say(f"{reason}; instead {call.form.op} is computed by torch._grouped_mm")
         return _bound(call, torch_grouped_mm.run)
-    _say(f"{reason}; instead {call.op} is computed by the reference, since {refusal}")
+    _say(f"{reason}; instead {call.form.op} is computed by the reference, since {refusal}")
     return _bound(call, reference.run)
 
 
@@ -78,14 +78,15 @@ def _bound(call: Call, run: Callable[[Call, torch.Tensor], object]) -> Prepared:
 
 def _refuse_cpu(call: Call, *, deterministic: bool) -> None:
     """Raise with each program's reason."""
+    form = call.form
     problem = registry.Problem(
-        op=call.op,
-        out_dtype="fp32" if call.out_dtype == torch.float32 else "bf16",
+        op=form.op,
+        out_dtype="fp32" if form.out_dtype == torch.float32 else "bf16",
         arch="cpu",
-        M=call.M,
-        N=call.N,
-        K=call.K,
-        E=call.E,
+        M=form.M,
+        N=form.N,
+        K=form.K,
+        E=form.E,
     )
     registry.find(problem, "det" if deterministic else "nondet")
 

@@ -6,6 +6,7 @@ Nothing here reads a value from a device: shapes, types, strides and addresses a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -22,8 +23,51 @@ _OPERANDS: dict[Op, tuple[str, str]] = {"fwd": ("x", "w"), "dgrad": ("g", "w"), 
 _OUT_FORMS: dict[Op, str] = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N, K]"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Form:
+    """What calls have in common whose tensors have the same shapes, strides, types and devices: all but addresses.
+
+    Attributes
+    ----------
+    device
+        Of the operands, and of the output.
+    M, N, K, E
+        X [M, K], W [E, N, K], G and Y [M, N].
+    out_shape
+        [M, N], [M, K] or [E, N, K].
+    has_aligned_strides
+        Whether the operands' outer strides are such that a CUDA program can address them.
+    has_singles
+        Whether the first dimension of an operand or of the output is 1, where torch allows any stride.
+    """
+
+    op: Op
+    out_dtype: torch.dtype
+    accumulate: bool
+    device: torch.device
+    M: int
+    N: int
+    K: int
+    E: int
+    out_shape: tuple[int, ...]
+    has_aligned_strides: bool
+    has_singles: bool
+
+    def problem(self) -> Problem:
+        """Return what the choice of a CUDA program depends on."""
+        return Problem(
+            op=self.op,
+            out_dtype=_OUT_DTYPES[self.out_dtype],
+            arch=facts(self.device.index).arch,
+            M=self.M,
+            N=self.N,
+            K=self.K,
+            E=self.E,
+            accumulate=self.accumulate,
+        )
+
+
+class Call(NamedTuple):
     """One grouped GEMM; the functions below return one only if its arguments keep every rule of the contract.
 
     Attributes
@@ -34,45 +78,20 @@ class Call:
         int32 [E], cumulative ends: the caller's offs, or a view of the caller's indptr.
     out
         The caller's output; ``None`` asks for a new one.
-    M, N, K, E
-        X [M, K], W [E, N, K], G and Y [M, N].
     """
 
-    op: Op
+    form: Form
     a: torch.Tensor
     b: torch.Tensor
     offs: torch.Tensor
     out: torch.Tensor | None
-    out_dtype: torch.dtype
-    accumulate: bool
-    M: int
-    N: int
-    K: int
-    E: int
-
-    @property
-    def out_shape(self) -> tuple[int, ...]:
-        """The output's: [M, N], [M, K] or [E, N, K]."""
-        return {"fwd": (self.M, self.N), "dgrad": (self.M, self.K), "wgrad": (self.E, self.N, self.K)}[self.op]
 
     def output(self) -> torch.Tensor:
         """Return the caller's output, or a new contiguous one, uninitialised."""
         if self.out is not None:
             return self.out
-        return torch.empty(self.out_shape, dtype=self.out_dtype, device=self.a.device)
-
-    def problem(self) -> Problem:
-        """Return what the choice of a CUDA program depends on."""
-        return Problem(
-            op=self.op,
-            out_dtype=_OUT_DTYPES[self.out_dtype],
-            arch=facts(self.a.device.index).arch,
-            M=self.M,
-            N=self.N,
-            K=self.K,
-            E=self.E,
-            accumulate=self.accumulate,
-        )
+        form = self.form
+        return torch.empty(form.out_shape, dtype=form.out_dtype, device=form.device)
 
     def check_alignment(self) -> None:
         """Refuse what no CUDA program can address. A CPU has no such rule.
@@ -83,9 +102,20 @@ class Call:
             A base address, or the outer stride of a dimension of more than one element, is not a multiple of
             :data:`ALIGNMENT_BYTES`.
         """
-        for name, tensor in zip((*_OPERANDS[self.op], "out"), (self.a, self.b, self.out), strict=True):
+        form, a, b, _, out = self
+        if out is None and form.has_aligned_strides and not (a.data_ptr() | b.data_ptr()) % ALIGNMENT_BYTES:
+            return
+        for name, tensor in zip((*_OPERANDS[form.op], "out"), (a, b, out), strict=True):
             if tensor is not None and tensor.numel():
                 _check_alignment(name, tensor)
+
+
+_Key = tuple[object, ...]
+
+_FORMS: dict[_Key, Form] = {}
+"""The forms of earlier calls. Checking one takes longer on the host than launching it."""
+
+_MOST_FORMS = 4096
 
 
 def forward_call(
@@ -96,15 +126,18 @@ def forward_call(
     out: torch.Tensor | None,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.forward`."""
-    _check_operand("x", x, "[M, K]")
-    _check_operand("w", w, "[E, N, K]")
-    (M, K), (E, N, _) = x.shape, w.shape
-    if w.shape[2] != K:
-        raise ArgumentError(f"w.shape[2] must be K = {K}, the columns of x, got {w.shape[2]}")
-    _check_devices("fwd", x, w)
-    ends = given_ends(offs, indptr, device=x.device, experts=E)
-    call = Call(op="fwd", a=x, b=w, offs=ends, out=out, out_dtype=torch.bfloat16, accumulate=False, M=M, N=N, K=K, E=E)
-    return _checked(call)
+    key = _key("fwd", x, w, offs, indptr)
+    form = _FORMS.get(key)
+    if form is None:
+        _check_operand("x", x, "[M, K]")
+        _check_operand("w", w, "[E, N, K]")
+        (M, K), (E, N, _) = x.shape, w.shape
+        if w.shape[2] != K:
+            raise ArgumentError(f"w.shape[2] must be K = {K}, the columns of x, got {w.shape[2]}")
+        _check_devices("fwd", x, w)
+        given_ends(offs, indptr, device=x.device, experts=E)
+        form = _known(key, "fwd", x, w, (M, N), M=M, N=N, K=K, E=E)
+    return _with_output(Call(form, x, w, _ends(offs, indptr), out))
 
 
 def dgrad_call(
@@ -115,17 +148,18 @@ def dgrad_call(
     out: torch.Tensor | None,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.dgrad`."""
-    _check_operand("g", g, "[M, N]")
-    _check_operand("w", w, "[E, N, K]")
-    (M, N), (E, _, K) = g.shape, w.shape
-    if w.shape[1] != N:
-        raise ArgumentError(f"w.shape[1] must be N = {N}, the columns of g, got {w.shape[1]}")
-    _check_devices("dgrad", g, w)
-    ends = given_ends(offs, indptr, device=g.device, experts=E)
-    call = Call(
-        op="dgrad", a=g, b=w, offs=ends, out=out, out_dtype=torch.bfloat16, accumulate=False, M=M, N=N, K=K, E=E
-    )
-    return _checked(call)
+    key = _key("dgrad", g, w, offs, indptr)
+    form = _FORMS.get(key)
+    if form is None:
+        _check_operand("g", g, "[M, N]")
+        _check_operand("w", w, "[E, N, K]")
+        (M, N), (E, _, K) = g.shape, w.shape
+        if w.shape[1] != N:
+            raise ArgumentError(f"w.shape[1] must be N = {N}, the columns of g, got {w.shape[1]}")
+        _check_devices("dgrad", g, w)
+        given_ends(offs, indptr, device=g.device, experts=E)
+        form = _known(key, "dgrad", g, w, (M, K), M=M, N=N, K=K, E=E)
+    return _with_output(Call(form, g, w, _ends(offs, indptr), out))
 
 
 def wgrad_call(
@@ -139,32 +173,90 @@ def wgrad_call(
     accumulate: bool,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.wgrad`."""
-    _check_operand("g", g, "[M, N]")
-    _check_operand("x", x, "[M, K]")
     if out_dtype not in _OUT_DTYPES:
         raise ArgumentError(f"out_dtype must be torch.bfloat16 or torch.float32, got {out_dtype}")
     if accumulate and out is None:
         raise ArgumentError(
             "accumulate=True must come with out=, the tensor that the gradient is added to, got out=None"
         )
-    (M, N), (_, K) = g.shape, x.shape
-    if x.shape[0] != M:
-        raise ArgumentError(f"x.shape[0] must be M = {M}, the rows of g, got {x.shape[0]}")
-    _check_devices("wgrad", g, x)
-    ends = given_ends(offs, indptr, device=g.device)
-    E = ends.numel()
-    call = Call(
-        op="wgrad", a=g, b=x, offs=ends, out=out, out_dtype=out_dtype, accumulate=accumulate, M=M, N=N, K=K, E=E
-    )
-    return _checked(call)
+    key = _key("wgrad", g, x, offs, indptr, out_dtype, accumulate)
+    form = _FORMS.get(key)
+    if form is None:
+        _check_operand("g", g, "[M, N]")
+        _check_operand("x", x, "[M, K]")
+        (M, N), (_, K) = g.shape, x.shape
+        if x.shape[0] != M:
+            raise ArgumentError(f"x.shape[0] must be M = {M}, the rows of g, got {x.shape[0]}")
+        _check_devices("wgrad", g, x)
+        E = given_ends(offs, indptr, device=g.device).numel()
+        form = _known(key, "wgrad", g, x, (E, N, K), M=M, N=N, K=K, E=E, out_dtype=out_dtype, accumulate=accumulate)
+    return _with_output(Call(form, g, x, _ends(offs, indptr), out))
 
 
-def _checked(call: Call) -> Call:
-    for name, value in (("N", call.N), ("K", call.K)):
+def _key(
+    op: Op, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, indptr: torch.Tensor | None, *options: object
+) -> _Key:
+    """Return all that a form depends on; (None,) where a tensor is none of torch's own, which is checked each time."""
+    ends = offs if indptr is None else indptr
+    if ends is None or (offs is not None and indptr is not None):
+        return (None,)
+    parts: list[object] = [op, indptr is None, *options]
+    for tensor in (a, b, ends):
+        if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
+            return (None,)
+        parts += (tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+    return tuple(parts)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _known(
+    key: _Key,
+    op: Op,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out_shape: tuple[int, ...],
+    *,
+    M: int,
+    N: int,
+    K: int,
+    E: int,
+    out_dtype: torch.dtype = torch.bfloat16,
+    accumulate: bool = False,
+) -> Form:
+    """Return the form of operands that keep their own rules, and remember it under its key."""
+    for name, value in (("N", N), ("K", K)):
         if value < 1:
             raise ArgumentError(f"{name} must be >= 1, got {value}")
-    if call.M > MAX_ROWS:
-        raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {call.M}")
+    if M > MAX_ROWS:
+        raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {M}")
+    form = Form(
+        op=op,
+        out_dtype=out_dtype,
+        accumulate=accumulate,
+        device=a.device,
+        M=M,
+        N=N,
+        K=K,
+        E=E,
+        out_shape=out_shape,
+        has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
+        has_singles=1 in (a.shape[0], b.shape[0], out_shape[0]),
+    )
+    if key != (None,):
+        if len(_FORMS) >= _MOST_FORMS:
+            _FORMS.clear()
+        _FORMS[key] = form
+    return form
+
+
+def _ends(offs: torch.Tensor | None, indptr: torch.Tensor | None) -> torch.Tensor:
+    """Return the ends of a call that was checked to have exactly one of the two."""
+    return indptr[1:] if offs is None else offs  # type: ignore[index]
+
+
+def _with_output(call: Call) -> Call:
     if call.out is not None:
         _check_out(call, call.out)
     return call
@@ -179,13 +271,14 @@ def _check_devices(op: Op, a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def _check_out(call: Call, out: torch.Tensor) -> None:
-    name_a, name_b = _OPERANDS[call.op]
-    form = _OUT_FORMS[call.op]
-    _check_operand("out", out, form, dtype=call.out_dtype)
-    if tuple(out.shape) != call.out_shape:
-        raise ArgumentError(f"out must have shape {form} = {list(call.out_shape)}, got {list(out.shape)}")
-    if out.device != call.a.device:
-        raise ArgumentError(f"out must be on the device of {name_a}, {call.a.device}, got {out.device}")
+    form = call.form
+    name_a, name_b = _OPERANDS[form.op]
+    letters = _OUT_FORMS[form.op]
+    _check_operand("out", out, letters, dtype=form.out_dtype)
+    if tuple(out.shape) != form.out_shape:
+        raise ArgumentError(f"out must have shape {letters} = {list(form.out_shape)}, got {list(out.shape)}")
+    if out.device != form.device:
+        raise ArgumentError(f"out must be on the device of {name_a}, {form.device}, got {out.device}")
     written = _addresses(out)
     for name, tensor in ((name_a, call.a), (name_b, call.b), ("offs (or indptr)", call.offs)):
         read = _addresses(tensor)
@@ -232,14 +325,17 @@ def _check_alignment(name: str, tensor: torch.Tensor) -> None:
             f"{name} must begin at a multiple of {ALIGNMENT_BYTES} bytes on CUDA, got an address {past} bytes past one;"
             " a new tensor begins at one, a view into another may not"
         )
+    if _odd_strides(tensor):
+        raise ArgumentError(
+            f"{name} must have outer strides that are multiples of {ALIGNMENT_BYTES} bytes on CUDA,"
+            f" {ALIGNMENT_BYTES // tensor.element_size()} elements of {tensor.dtype}, got strides"
+            f" {tuple(tensor.stride())} for shape {list(tensor.shape)}; pad its rows to such a stride"
+        )
+
+
+def _odd_strides(tensor: torch.Tensor) -> bool:
     unit = ALIGNMENT_BYTES // tensor.element_size()
-    for size, stride in zip(tensor.shape[:-1], tensor.stride(), strict=False):
-        if size > 1 and stride % unit:
-            raise ArgumentError(
-                f"{name} must have outer strides that are multiples of {ALIGNMENT_BYTES} bytes on CUDA, {unit} elements"
-                f" of {tensor.dtype}, got strides {tuple(tensor.stride())} for shape {list(tensor.shape)};"
-                " pad its rows to such a stride"
-            )
+    return any(size > 1 and stride % unit for size, stride in zip(tensor.shape[:-1], tensor.stride(), strict=False))
 
 
 def _addresses(tensor: torch.Tensor) -> range:

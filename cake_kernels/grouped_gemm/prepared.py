@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import torch
 
 from .. import registry
 from . import reference
-from .call import Call
+from .call import Call, Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -64,23 +64,34 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    inputs = (call.a, call.b, call.offs)
-    if call.a.device.type == "cpu":
+    form, a, b, offs, _ = call
+    if form.device.type == "cpu":
         out = call.output()
-        return Prepared(out=out, inputs=inputs, enqueue=lambda: reference.run(call, out))
-    program = registry.find(call.problem(), "det" if deterministic else "nondet", _programs())
+        return Prepared(out=out, inputs=(a, b, offs), enqueue=partial(reference.run, call, out))
+    program = _program(form, deterministic)
     call.check_alignment()
     out = call.output()
-    return Prepared(out=out, inputs=inputs, enqueue=_enqueue(program, call, out))
+    return Prepared(out=out, inputs=(a, b, offs), enqueue=_enqueue(program, call, out))
+
+
+@lru_cache(maxsize=4096)
+def _program(form: Form, deterministic: bool) -> registry.Program:
+    return registry.find(form.problem(), "det" if deterministic else "nondet", _programs())
 
 
 def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callable[[], object]:
-    if call.M == 0 or call.E == 0:
-        return partial(_write_what_no_row_gives, out, accumulate=call.accumulate)
-    device = out.device.index
-    a, b, written = map(_with_legal_strides, (call.a, call.b, out))
-    with torch.cuda.device(device):
-        launch = program.prepare(a, b, call.offs, written, accumulate=call.accumulate)
+    form = call.form
+    if form.M == 0 or form.E == 0:
+        return partial(_write_what_no_row_gives, out, accumulate=form.accumulate)
+    device = form.device.index
+    a, b, written = call.a, call.b, out
+    if form.has_singles:
+        a, b, written = map(_with_legal_strides, (a, b, written))
+    if torch.cuda.current_device() == device:
+        launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate)
+    else:
+        with torch.cuda.device(device):
+            launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate)
 
     def enqueue() -> None:
         launch(torch.cuda.current_stream(device).cuda_stream)

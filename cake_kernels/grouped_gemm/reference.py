@@ -68,7 +68,7 @@ def run(call: Call, out: torch.Tensor) -> torch.Tensor:
     """Compute a checked call into ``out``, of the call's output form, and return that."""
     # The caller's autocast would round the FP32 copies.
     with torch.autocast(call.a.device.type, enabled=False):
-        if call.op == "wgrad":
+        if call.form.op == "wgrad":
             _wgrad(call, out)
         else:
             _row_products(call, out)
@@ -79,22 +79,22 @@ def _row_products(call: Call, out: torch.Tensor) -> None:
     end = 0
     for expert, rows in _groups(call):
         weight = call.b[expert].float()
-        out[rows] = call.a[rows].float() @ (weight.t() if call.op == "fwd" else weight)
+        out[rows] = call.a[rows].float() @ (weight.t() if call.form.op == "fwd" else weight)
         end = rows.stop
     out[end:] = 0
 
 
 def _wgrad(call: Call, out: torch.Tensor) -> None:
-    if not call.accumulate:
+    if not call.form.accumulate:
         out.zero_()
     for expert, rows in _groups(call):
         total = call.a[rows].float().t() @ call.b[rows].float()
-        out[expert] = total + out[expert].float() if call.accumulate else total
+        out[expert] = total + out[expert].float() if call.form.accumulate else total
 
 
 def _groups(call: Call) -> Iterator[tuple[int, slice]]:
     """Yield (expert, its rows) of the groups that have rows."""
-    ends = ends_within(call.offs.tolist(), call.M)
+    ends = ends_within(call.offs.tolist(), call.form.M)
     for expert, (start, end) in enumerate(pairwise((0, *ends))):
         if start < end:
             yield expert, slice(start, end)

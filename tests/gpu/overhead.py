@@ -35,7 +35,7 @@ def timed(title: str, call: Callable[[], object]) -> None:
         rounds.append((time.perf_counter_ns() - start) / CALLS / 1000)
     wait()
     rounds = rounds[1:]  # the first one compiles and warms up
-    print(f"{title:48} {min(rounds):8.1f} {median(rounds):8.1f} {max(rounds):8.1f}")
+    print(f"{title:52} {min(rounds):8.1f} {median(rounds):8.1f} {max(rounds):8.1f}")
 
 
 def main() -> None:
@@ -64,6 +64,13 @@ def main() -> None:
     timed("torch._grouped_mm, forward", torchs)
     timed("grouped_mm, forward and backward", lambda: torch.autograd.grad(ours(), (x, w), g))
     timed("torch._grouped_mm, forward and backward", lambda: torch.autograd.grad(torchs(), (x, w), g))
+    rows = [torch.zeros(m, K, dtype=BF16, device=DEVICE, requires_grad=True) for m in range(M, M + 3 * CALLS * ROUNDS)]
+    ours_next, torchs_next = iter(rows), iter(rows)
+    timed("grouped_mm, forward, other rows in each call", lambda: grouped_mm(next(ours_next), w, offs))
+    timed(
+        "torch._grouped_mm, forward, other rows in each call",
+        lambda: torch._grouped_mm(next(torchs_next), w.transpose(-2, -1), offs=offs),
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def launched(monkeypatch):
 
     def counting(call, **options):
         prepared = prepare(call, **options)
-        return replace(prepared, enqueue=lambda: seen.append(call.op) or prepared.enqueue())
+        return replace(prepared, enqueue=lambda: seen.append(call.form.op) or prepared.enqueue())
 
     monkeypatch.setattr(autograd, "prepare", counting)
     return seen

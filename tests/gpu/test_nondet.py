@@ -48,14 +48,14 @@ def computed(problem: Ragged, dtype: torch.dtype) -> torch.Tensor:
     return grouped_gemm.wgrad(problem.g, problem.x, problem.offs, out_dtype=dtype, deterministic=False)
 
 
-def bound(problem: Ragged, out: torch.Tensor) -> launch._WithWorkspace:
+def bound(problem: Ragged, out: torch.Tensor) -> launch._Bound:
     """Return a launch of the program's kernel whose workspace can be looked at."""
     made = launch.prepare("wgrad", problem.g, problem.x, problem.offs, out, accumulate=False, variant="nondet")
-    assert isinstance(made, launch._WithWorkspace)
+    assert isinstance(made, launch._Bound)
     return made
 
 
-def run(made: launch._WithWorkspace) -> None:
+def run(made: launch._Bound) -> None:
     made(torch.cuda.current_stream().cuda_stream)
 
 

@@ -9,9 +9,9 @@ number of SMs too; with ``slots`` they are still bitwise repeatable, with ``atom
 from __future__ import annotations
 
 import ctypes
-import weakref
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 import torch
 
@@ -22,7 +22,7 @@ from ...errors import ArgumentError, DriverError
 from ...registry import Launch, Op, OutDtype, Variant
 from .config import CONSUMERS, THREADS, Config, Kernel, choose, whole_slabs
 from .plan import MAX_K_BLOCKS, max_slots
-from .tensor_maps import Layout, encode, maps
+from .tensor_maps import MAP_BYTES, Layout, encoder, maps
 
 _OUT_DTYPES: dict[torch.dtype, OutDtype] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
@@ -43,24 +43,6 @@ class Problem(ctypes.Structure):
         ("N", ctypes.c_int32),
         ("K", ctypes.c_int32),
     )
-
-    @classmethod
-    def of(
-        cls,
-        offs: torch.Tensor,
-        out: torch.Tensor,
-        layout: Layout,
-        pace: int,
-        workspace: Workspace | None,
-        *,
-        M: int,
-        N: int,
-        K: int,
-    ) -> Problem:
-        """Return what the kernel is told beside its maps; ``layout`` is that of ``out``, ``pace`` an address."""
-        shared = (workspace.slots.data_ptr(), workspace.tickets.data_ptr()) if workspace else (None, None)
-        strides = layout.row_stride, layout.stack_stride
-        return cls(offs.data_ptr(), out.data_ptr(), *strides, pace, *shared, offs.numel(), M, N, K)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,42 +80,110 @@ class Workspace:
         return cls(slots=sums, tickets=torch.zeros(parts, dtype=torch.int32, device=device))
 
 
-_Key = tuple[Config, int, int, int | None, int]
+_Key = tuple[str, int, int, int | None, int]
 
 _FREE: dict[_Key, Workspace] = {}
-"""Workspaces whose prepared call is gone, one for each kind and stream: the next call there need not zero one anew."""
+"""Workspaces whose launch is gone, one for each kind and stream: the next call there need not zero one anew."""
 
 
-def _workspace(config: Config, clusters: int, tiles: int, device: torch.device) -> tuple[Workspace | None, _Key | None]:
-    """Return a workspace, and under which key it may be used again by a later call on the current stream; None: never.
+class _Bound:
+    """A launch with its arguments. Once it is gone, these and its workspace are free for the next call.
 
-    What a CUDA graph captures keeps its own, since replays go on when the prepared call is gone.
+    Attributes
+    ----------
+    workspace
+        None if nothing is split.
     """
-    if not config.splits:
-        return None, None
-    on_gpu = device.type == "cuda"
-    if on_gpu and torch.cuda.is_current_stream_capturing():
-        return Workspace.of(config, clusters=clusters, tiles=tiles, device=device), None
-    stream = torch.cuda.current_stream(device).cuda_stream if on_gpu else 0
-    key = config, clusters, min(tiles, clusters), device.index, stream
-    return _FREE.pop(key, None) or Workspace.of(config, clusters=clusters, tiles=tiles, device=device), key
 
+    __slots__ = ("_arguments", "_key", "_route", "workspace")
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class _WithWorkspace:
-    """A launch that keeps its workspace to itself."""
-
-    launch: Launch
-    workspace: Workspace
+    def __init__(self, route: _Route, arguments: _Arguments, workspace: Workspace | None, key: _Key | None) -> None:
+        self._route, self._arguments, self.workspace, self._key = route, arguments, workspace, key
 
     def __call__(self, stream: int) -> None:
-        self.launch(stream)
+        self._arguments.launch(stream)
 
-    def giving_back(self, key: _Key | None) -> _WithWorkspace:
-        """Return itself; once it is gone, its workspace is free for the next call of ``key``."""
-        if key is not None:
-            weakref.finalize(self, _FREE.__setitem__, key, self.workspace).atexit = False
-        return self
+    def __del__(self, free: dict[_Key, Workspace] = _FREE) -> None:  # bound here: globals may go before the last launch
+        self._route.free.append(self._arguments)
+        if self._key is not None and self.workspace is not None:
+            free[self._key] = self.workspace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arguments:
+    """What a kernel is launched with; ``launch`` reads them anew each time, and the driver copies them then."""
+
+    maps: tuple[ctypes.Array[ctypes.c_char], ...]
+    problem: Problem
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Route:
+    """What the calls of one form have in common: the kernel, and all of its arguments but addresses.
+
+    Attributes
+    ----------
+    encoders
+        Of the maps of the first operand, the second and the output: from an address.
+    tiles
+        The most that ``offs`` can lead to.
+    free
+        Arguments that no launch holds.
+    """
+
+    kernel: LoadedKernel
+    config: Config
+    name: str
+    device: torch.device
+    clusters: int
+    tiles: int
+    encoders: tuple[Callable[[int], bytes], ...]
+    constants: dict[str, int]
+    free: list[_Arguments] = field(default_factory=list)
+
+    def bind(self, a: int, b: int, out: int, offs: int) -> _Bound:
+        """Return a launch over the memory at these addresses."""
+        workspace, key = self._workspace()
+        try:
+            arguments = self.free.pop()
+        except IndexError:
+            arguments = self._arguments()
+        for buffer, encode, address in zip(arguments.maps, self.encoders, (a, b, out), strict=True):
+            buffer.raw = encode(address)
+        problem = arguments.problem
+        problem.out, problem.offs = out, offs
+        if workspace is not None:
+            problem.slots, problem.tickets = workspace.slots.data_ptr(), workspace.tickets.data_ptr()
+        return _Bound(self, arguments, workspace, key)
+
+    def _arguments(self) -> _Arguments:
+        maps = tuple((ctypes.c_char * MAP_BYTES)() for _ in self.encoders)
+        problem = Problem(**self.constants)
+        launch = self.kernel.bind(
+            *maps,
+            problem,
+            grid=(self.clusters * self.config.cluster_size, 1, 1),
+            block=(THREADS, 1, 1),
+            cluster=(self.config.cluster_size, 1, 1),
+        )
+        return _Arguments(maps, problem, launch)
+
+    def _workspace(self) -> tuple[Workspace | None, _Key | None]:
+        """Return a workspace, and the key under which a later call on the current stream finds it again; None: never.
+
+        What a CUDA graph captures keeps its own, since replays go on when the bound launch is gone.
+        """
+        if not self.config.splits:
+            return None, None
+        key = None
+        if self.device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+            stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
+            key = self.name, self.clusters, min(self.tiles, self.clusters), self.device.index, stream
+            workspace = _FREE.pop(key, None)
+            if workspace is not None:
+                return workspace, key
+        return Workspace.of(self.config, clusters=self.clusters, tiles=self.tiles, device=self.device), key
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +258,47 @@ def prepare(
     DriverError
         The driver refuses something, or the kernel is not loaded yet and a CUDA graph is being captured.
     """
-    E, M = offs.numel(), a.shape[0]
-    N, K = (a.shape[1], b.shape[1]) if op == "wgrad" else b.shape[1:]
+    route = _route(
+        op,
+        (a.shape, a.stride()),
+        (b.shape, b.stride()),
+        (out.shape, out.stride()),
+        out.dtype,
+        offs.shape[0],
+        accumulate,
+        variant,
+        config,
+        a.device,
+    )
+    return route.bind(a.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
+
+
+_Form = tuple[torch.Size, tuple[int, ...]]
+"""Shape and strides."""
+
+
+@lru_cache(maxsize=1024)
+def _route(
+    op: Op,
+    a: _Form,
+    b: _Form,
+    out: _Form,
+    dtype: torch.dtype,
+    E: int,
+    accumulate: bool,
+    variant: Variant,
+    config: Config | None,
+    device: torch.device,
+) -> _Route:
+    """Choose and load the kernel of a form of calls; the arguments are those of :func:`prepare`, without addresses."""
+    M = a[0][0]
+    N, K = (a[0][1], b[0][1]) if op == "wgrad" else b[0][1:]
     kernel = Kernel(
         op=op,
-        out_dtype=_OUT_DTYPES[out.dtype],
+        out_dtype=_OUT_DTYPES[dtype],
         accumulate=accumulate,
         whole_slabs=whole_slabs(op, N=N, K=K),
-        config=config or choose(op, M=M, N=N, K=K, E=E, variant=variant),
+        config=config or choose(op, M=M, N=N, K=K, E=E, variant=variant, sms=facts(device.index).sms),
     )
     config = kernel.config
     sizes = {"M": M, "N": N, "K": K, "E": E}
@@ -224,24 +307,35 @@ def prepare(
             f"k-blocks of all tiles must be at most {MAX_K_BLOCKS} with {config.name}, so that int32 counts them,"
             f" got up to {config.max_k_blocks(op, **sizes)}; take tail='plain' or compute fewer rows a call"
         )
-    resident = _resident(kernel, a.device.index)
-    layouts = [Layout.of(tuple(t.shape), t.stride()) for t in (a, b, out)]
+    resident = _resident(kernel, device.index)
+    layouts = [Layout.of(*form) for form in (a, b, out)]
     numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
     tiles = config.max_tiles(op, **sizes)
     clusters = resident.clusters
     if not config.splits:  # else the tail may be split over more clusters than there are tiles
         clusters = min(clusters, tiles)
-    workspace, key = _workspace(config, clusters, tiles, a.device)
-    launch = resident.kernel.bind(
-        encode(numbers.rows, a.data_ptr(), f"the first operand of {op}"),
-        encode(numbers.cols, b.data_ptr(), f"the second operand of {op}"),
-        encode(numbers.out, out.data_ptr(), f"the output of {op}"),
-        Problem.of(offs, out, layouts[2], resident.pace_of(clusters), workspace, M=M, N=N, K=K),
-        grid=(clusters * config.cluster_size, 1, 1),
-        block=(THREADS, 1, 1),
-        cluster=(config.cluster_size, 1, 1),
+    return _Route(
+        kernel=resident.kernel,
+        config=config,
+        name=config.name,
+        device=device,
+        clusters=clusters,
+        tiles=tiles,
+        encoders=(
+            encoder(numbers.rows, f"the first operand of {op}"),
+            encoder(numbers.cols, f"the second operand of {op}"),
+            encoder(numbers.out, f"the output of {op}"),
+        ),
+        constants={
+            "out_row_stride": layouts[2].row_stride,
+            "out_expert_stride": layouts[2].stack_stride,
+            "pace": resident.pace_of(clusters),
+            "num_experts": E,
+            "M": M,
+            "N": N,
+            "K": K,
+        },
     )
-    return _WithWorkspace(launch, workspace).giving_back(key) if workspace else launch
 
 
 @cache

@@ -19,7 +19,9 @@ The second form of an MN-major operand is for extents that are no multiple of 64
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -133,22 +135,20 @@ def _map(
     return TensorMap(dtype=dtype, dims=(*dims, x.stack), strides_bytes=strides_bytes, box=(*box, 1))
 
 
-def encode(tensor_map: TensorMap, address: int, what: str) -> bytes:
-    """Return the 128 bytes of ``tensor_map`` over the memory at ``address``.
+ENCODED = 64
+"""Addresses whose encoded maps are kept, of each map in numbers: an allocator comes back to the same ones."""
 
-    Raises
-    ------
-    DriverError
-        The driver refuses it; ``what`` names it in the message.
+
+def encoder(tensor_map: TensorMap, what: str) -> Callable[[int], bytes]:
+    """Return what gives the 128 bytes of ``tensor_map`` over the memory at an address.
+
+    It raises DriverError where the driver refuses an address; ``what`` names the map in the message.
     """
     driver: Any = import_module("cuda.bindings.driver")
     types = driver.CUtensorMapDataType
-    status, encoded = driver.cuTensorMapEncodeTiled(
-        {"bf16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, "fp32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32}[
-            tensor_map.dtype
-        ],
-        len(tensor_map.dims),
-        address,
+    dtype = {"bf16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, "fp32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32}
+    before = dtype[tensor_map.dtype], len(tensor_map.dims)
+    after = (
         [driver.cuuint64_t(dim) for dim in tensor_map.dims],
         [driver.cuuint64_t(stride) for stride in tensor_map.strides_bytes],
         [driver.cuuint32_t(extent) for extent in tensor_map.box],
@@ -158,6 +158,12 @@ def encode(tensor_map: TensorMap, address: int, what: str) -> bytes:
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
-    if status != 0:
-        raise DriverError(f"the tensor map of {what} is refused ({status.name}): {tensor_map} at {address:#x}")
-    return ctypes.string_at(encoded.getPtr(), MAP_BYTES)
+
+    @lru_cache(maxsize=ENCODED)
+    def encode(address: int) -> bytes:
+        status, encoded = driver.cuTensorMapEncodeTiled(*before, address, *after)
+        if status != 0:
+            raise DriverError(f"the tensor map of {what} is refused ({status.name}): {tensor_map} at {address:#x}")
+        return ctypes.string_at(encoded.getPtr(), MAP_BYTES)
+
+    return encode

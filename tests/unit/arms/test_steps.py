@@ -88,7 +88,7 @@ def launched(monkeypatch):
 
     def counting(call, **options):
         bound = prepare(call, **options)
-        return replace(bound, enqueue=lambda: seen.append(call.op) or bound.enqueue())
+        return replace(bound, enqueue=lambda: seen.append(call.form.op) or bound.enqueue())
 
     monkeypatch.setattr(facade_autograd, "prepare", counting)
     return seen

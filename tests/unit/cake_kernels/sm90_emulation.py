@@ -95,7 +95,19 @@ def emulate(
         workspace = Workspace.of(kernel.config, clusters=clusters, tiles=tiles, device=out.device)
         if kernel.config.tail == "slots":
             workspace.slots.fill_(slots)
-    problem = Problem.of(ends, out, layouts[2], pace.data_ptr(), workspace, M=M, N=N, K=K)
+    problem = Problem(
+        offs=ends.data_ptr(),
+        out=out.data_ptr(),
+        out_row_stride=layouts[2].row_stride,
+        out_expert_stride=layouts[2].stack_stride,
+        pace=pace.data_ptr(),
+        slots=workspace and workspace.slots.data_ptr(),
+        tickets=workspace and workspace.tickets.data_ptr(),
+        num_experts=len(offs),
+        M=M,
+        N=N,
+        K=K,
+    )
     in_order = (ctypes.c_uint32 * clusters)(*(range(clusters) if order is None else order))
     error = _library(kernel, edit).emulate(array, ctypes.byref(problem), in_order, clusters, seed, lazy)
     if error is not None:

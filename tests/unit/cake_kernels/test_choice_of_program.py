@@ -78,9 +78,12 @@ def gpu(monkeypatch):
     monkeypatch.setattr(call_module, "facts", lambda index: facts)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=STREAM + device))
     monkeypatch.setattr(torch.cuda, "device", recorder.guard)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: recorder.current_device)
     prepared_module._programs.cache_clear()
+    prepared_module._program.cache_clear()
     yield recorder
     prepared_module._programs.cache_clear()
+    prepared_module._program.cache_clear()
 
 
 def has(monkeypatch, *programs):

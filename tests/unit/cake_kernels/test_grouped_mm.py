@@ -78,7 +78,7 @@ def calls(monkeypatch):
 
 
 def ops(calls):
-    return [call.op for call in calls]
+    return [call.form.op for call in calls]
 
 
 def test_the_result_is_that_of_grouped_gemm_and_so_are_the_gradients(calls):

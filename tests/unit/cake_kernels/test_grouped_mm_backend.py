@@ -34,7 +34,7 @@ def test_on_a_cpu_a_program_that_is_asked_for_is_an_error_with_each_ones_reason(
 
 def new_output(call):
     # No view, unlike what on_cuda gives, since autograd forbids to write below one that it was handed.
-    return torch.Tensor._make_subclass(OnCuda, torch.empty(call.out_shape, dtype=call.out_dtype))
+    return torch.Tensor._make_subclass(OnCuda, torch.empty(call.form.out_shape, dtype=call.form.out_dtype))
 
 
 def plain(tensor):
@@ -42,7 +42,7 @@ def plain(tensor):
 
 
 def on_cpu(call):
-    return replace(call, a=plain(call.a), b=plain(call.b), offs=plain(call.offs))
+    return call._replace(a=plain(call.a), b=plain(call.b), offs=plain(call.offs))
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_torchs_own_keeps_our_contract_for_any_ends(op, ends, M):
 
     torch_grouped_mm.run(call, out)
 
-    assert torch_grouped_mm.why_not(call) is None
+    assert torch_grouped_mm.why_not(call.form) is None
     expected = dict(zip(("fwd", "dgrad", "wgrad"), p.fp64(), strict=True))[op]
     assert_near(out, expected, WORST_ROUNDING)
     assert not out[expected == 0].any()
@@ -197,4 +197,4 @@ def test_torchs_own_keeps_our_contract_for_any_ends(op, ends, M):
 def test_torchs_own_limits_are_said(change, why):
     p = Inputs()
 
-    assert torch_grouped_mm.why_not(replace(forward_call(p.x, p.w, p.offs, None, None), **change)) == why
+    assert torch_grouped_mm.why_not(replace(forward_call(p.x, p.w, p.offs, None, None).form, **change)) == why

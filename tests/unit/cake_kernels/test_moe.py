@@ -78,7 +78,7 @@ def test_a_checkpoint_around_it_launches_gate_up_again_and_down_not(calls):  # n
 
     checkpoint(layer, x.requires_grad_(), offs, use_reentrant=False).sum().backward()
 
-    assert [(call.op, call.N) for call in calls] == [
+    assert [(call.form.op, call.form.N) for call in calls] == [
         ("fwd", 2 * I), ("fwd", H), ("fwd", 2 * I), ("dgrad", H), ("wgrad", H), ("dgrad", 2 * I), ("wgrad", 2 * I),
     ]  # fmt: skip
 

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cake_kernels import grouped_gemm
+from cake_kernels.errors import ArgumentError
+from cake_kernels.grouped_gemm import call as call_module
 
 BF16 = torch.bfloat16
 M, N, K, E = 12, 24, 16, 3
@@ -117,3 +119,69 @@ def test_no_gradient_flows_through_a_launch(name):
     prepared = prepare(a.requires_grad_(), b.requires_grad_(), int32(5, 5, 11))
 
     assert not prepared.launch().requires_grad
+
+
+def test_what_was_checked_once_is_known_by_its_form(monkeypatch):
+    checked = []
+    real = call_module._check_operand
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    monkeypatch.setattr(call_module, "_check_operand", lambda name, *rest: checked.append(name) or real(name, *rest))
+    x, w = torch.zeros(6, 8, dtype=torch.bfloat16), torch.zeros(2, 16, 8, dtype=torch.bfloat16)
+    offs = torch.tensor([2, 6], dtype=torch.int32)
+
+    first, again = (call_module.forward_call(t, w, offs, None, None) for t in (x, x.clone()))
+
+    assert again.form is first.form
+    assert (first.a is x, again.a is x, again.b is w) == (True, False, True)
+    assert checked == ["x", "w"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": torch.zeros(5, 8, dtype=torch.bfloat16)},
+        {"x": torch.zeros(6, 16, dtype=torch.bfloat16)[:, :8]},
+        {"indptr": True},
+        {"x": torch.zeros(6, 8, dtype=torch.bfloat16).as_subclass(type("Other", (torch.Tensor,), {}))},
+    ],
+    ids=["rows", "strides", "indptr", "class"],
+)
+def test_another_shape_stride_kind_of_ends_or_class_is_checked_anew(monkeypatch, changed):
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    x, w = torch.zeros(6, 8, dtype=torch.bfloat16), torch.zeros(2, 16, 8, dtype=torch.bfloat16)
+    offs = torch.tensor([2, 6], dtype=torch.int32)
+    first = call_module.forward_call(x, w, offs, None, None)
+
+    ends = (None, torch.tensor([0, 2, 6], dtype=torch.int32)) if "indptr" in changed else (offs, None)
+    other = call_module.forward_call(changed.get("x", x), w, *ends, None)
+
+    assert other.form is not first.form
+    assert call_module.forward_call(x, w, offs, None, None).form is first.form
+
+
+def test_a_known_form_does_not_let_a_wrong_argument_pass(monkeypatch):
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    x, w = torch.zeros(6, 8, dtype=torch.bfloat16), torch.zeros(2, 16, 8, dtype=torch.bfloat16)
+    offs = torch.tensor([2, 6], dtype=torch.int32)
+    call_module.forward_call(x, w, offs, None, None)
+
+    for arguments, says in (
+        ((x.half(), w, offs, None, None), "x must be torch.bfloat16"),
+        ((x, w, offs.long(), None, None), "offs must be torch.int32"),
+        ((x, w, offs, offs, None), "exactly one of offs"),
+        ((x, w, offs, None, torch.zeros(6, 15, dtype=torch.bfloat16)), "out must have shape"),
+        ((x, w, offs, None, x), "out must"),
+    ):
+        with pytest.raises(ArgumentError, match=says):
+            call_module.forward_call(*arguments)
+
+
+def test_only_so_many_forms_are_kept(monkeypatch):
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    monkeypatch.setattr(call_module, "_MOST_FORMS", 3)
+    w, offs = torch.zeros(2, 16, 8, dtype=torch.bfloat16), torch.tensor([2, 6], dtype=torch.int32)
+
+    for rows in range(6, 13):
+        call_module.forward_call(torch.zeros(rows, 8, dtype=torch.bfloat16), w, offs, None, None)
+
+    assert len(call_module._FORMS) == 1

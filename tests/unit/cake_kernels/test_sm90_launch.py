@@ -10,7 +10,9 @@ import torch
 from cake_kernels import registry
 from cake_kernels.errors import ArgumentError, DriverError
 from cake_kernels.grouped_gemm.sm90 import launch
-from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT, Kernel
+from cake_kernels.grouped_gemm.sm90.config import Kernel
+
+from .sm90_configs import NARROW_PAIR, STRAIGHT_PAIR
 
 M, N, K, E = 1000, 512, 320, 5
 
@@ -18,11 +20,19 @@ M, N, K, E = 1000, 512, 320, 5
 class FakeKernel:
     """Remembers what it was bound to."""
 
+    bound = 0
+
     def bind(self, *arguments, grid, block, cluster):
+        self.bound += 1
         self.problem = arguments[3]
         self.maps = arguments[:3]
         self.shape = (grid, block, cluster)
         return the_launch
+
+    @property
+    def mapped(self):
+        """The addresses in the maps."""
+        return [int.from_bytes(bytes(encoded)[:8], "little") for encoded in self.maps]
 
 
 def the_launch(stream):
@@ -36,17 +46,24 @@ PACE = torch.zeros(67, 2, dtype=torch.int32)
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """The kernels that were asked for, with 66 clusters resident; maps are not encoded."""
+    """The kernels that were asked for, with 66 clusters resident; a map is its address."""
     asked = []
 
     def resident(kernel, device):
         asked.append(SimpleNamespace(kernel=kernel, device=device, fake=FakeKernel()))
         return launch._Resident(asked[-1].fake, 66, PACE)
 
-    monkeypatch.setattr(launch, "_FREE", {})
+    def encoder(numbers, what):
+        return lambda address: address.to_bytes(128, "little")
+
     monkeypatch.setattr(launch, "_resident", resident)
-    monkeypatch.setattr(launch, "encode", lambda numbers, address, what: (what, address))
-    return asked
+    monkeypatch.setattr(launch, "encoder", encoder)
+    monkeypatch.setattr(launch, "facts", lambda index: SimpleNamespace(sms=132))
+    launch._route.cache_clear()
+    launch._FREE.clear()
+    yield asked
+    launch._route.cache_clear()
+    launch._FREE.clear()
 
 
 def operands(op):
@@ -65,15 +82,46 @@ def test_the_kernel_is_told_sizes_addresses_and_strides(loaded, op):
 
     p = loaded[0].fake.problem
     if op == "wgrad":
-        assert made.launch is the_launch
         assert (p.slots, p.tickets) == (made.workspace.slots.data_ptr(), made.workspace.tickets.data_ptr())
     else:
-        assert made is the_launch
+        assert made.workspace is None
         assert (p.slots, p.tickets) == (None, None)
     assert (p.M, p.N, p.K, p.num_experts) == (M, N, K, E)
     assert (p.offs, p.out) == (OFFS.data_ptr(), out.data_ptr())
     assert (p.out_row_stride, p.out_expert_stride) == (out.stride(-2), out.stride(0) if op == "wgrad" else out.numel())
-    assert [address for _, address in loaded[0].fake.maps] == [t.data_ptr() for t in (a, b, out)]
+    assert loaded[0].fake.mapped == [t.data_ptr() for t in (a, b, out)]
+    made(7)
+    assert LAUNCHED[-1] == 7
+
+
+@pytest.mark.parametrize("op", ["fwd", "wgrad"])
+def test_the_next_call_of_a_form_takes_over_the_arguments_of_one_that_is_gone_and_of_no_other(loaded, op):
+    (a, b, out), (a2, b2, out2) = operands(op), operands(op)
+    offs = OFFS.clone()
+
+    launch.prepare(op, a, b, OFFS, out, accumulate=False)
+    alive = launch.prepare(op, a2, b2, offs, out2, accumulate=False)
+
+    fake = loaded[0].fake
+    assert (len(loaded), fake.bound) == (1, 1)
+    assert fake.mapped == [t.data_ptr() for t in (a2, b2, out2)]
+    assert (fake.problem.offs, fake.problem.out) == (offs.data_ptr(), out2.data_ptr())
+    launch.prepare(op, a, b, OFFS, out, accumulate=False)
+    assert fake.bound == 2
+    assert alive._arguments.problem.out == out2.data_ptr()
+
+
+def test_another_shape_stride_type_or_device_is_another_form(loaded):
+    a, b, out = operands("wgrad")
+    wider = torch.empty(M, K + 8, dtype=torch.bfloat16)[:, :K]
+
+    launch.prepare("wgrad", a, b, OFFS, out, accumulate=False)
+    launch.prepare("wgrad", a, wider, OFFS, out, accumulate=False)
+    launch.prepare("wgrad", a, b, OFFS, out.float(), accumulate=False)
+    launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, variant="nondet")
+    launch.prepare("wgrad", a[:900], b[:900], OFFS, out, accumulate=False)
+
+    assert len(loaded) == launch._route.cache_info().misses == 5
 
 
 def test_the_struct_is_laid_out_as_the_device_has_it():
@@ -86,9 +134,9 @@ def test_the_struct_is_laid_out_as_the_device_has_it():
 @pytest.mark.parametrize(
     ("op", "config", "clusters"),
     [
-        ("fwd", NARROW, 18),  # at most 3 + 5 + 1 rows of 256 by 2 columns of 256
-        ("wgrad", NARROW, 20),  # 5 experts of 2 x 2
-        ("wgrad", STRAIGHT, 10),  # 5 experts of 2 x 1
+        ("fwd", NARROW_PAIR, 18),  # at most 3 + 5 + 1 rows of 256 by 2 columns of 256
+        ("wgrad", NARROW_PAIR, 20),  # 5 experts of 2 x 2
+        ("wgrad", STRAIGHT_PAIR, 10),  # 5 experts of 2 x 1
     ],
 )
 def test_no_more_clusters_are_launched_than_there_can_be_tiles(loaded, op, config, clusters):
@@ -105,7 +153,7 @@ def test_no_more_clusters_are_launched_than_are_resident(loaded):
     x = torch.empty(1, 8, dtype=torch.bfloat16).expand(40_000, 8)
     w, out = torch.empty(1, 512, 8, dtype=torch.bfloat16), torch.empty(40_000, 512, dtype=torch.bfloat16)
 
-    launch.prepare("fwd", x, w, OFFS[:1], out, accumulate=False, config=NARROW)
+    launch.prepare("fwd", x, w, OFFS[:1], out, accumulate=False, config=NARROW_PAIR)
 
     assert loaded[0].fake.shape[0] == (132, 1, 1)
 
@@ -114,14 +162,14 @@ def test_no_more_clusters_are_launched_than_are_resident(loaded):
 def test_a_tail_may_be_split_over_more_clusters_than_there_are_tiles(loaded, tail, clusters):
     a, b, out = operands("wgrad")
 
-    launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT, tail=tail))
+    launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT_PAIR, tail=tail))
 
     assert loaded[0].fake.shape[0] == (2 * clusters, 1, 1)
 
 
 def test_a_launch_that_may_split_has_a_workspace_as_long_as_it_lives(loaded):
     a, b, out = operands("wgrad")
-    made = launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT, tail="slots"))
+    made = launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT_PAIR, tail="slots"))
     workspace, p = made.workspace, loaded[0].fake.problem
 
     made(7)
@@ -142,7 +190,7 @@ def test_a_call_takes_the_workspace_that_the_last_one_has_left_and_none_that_is_
     a, b, out = operands("wgrad")
 
     def prepared(tail="slots"):
-        return launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT, tail=tail))
+        return launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=replace(STRAIGHT_PAIR, tail=tail))
 
     one, other = prepared(), prepared()
     first, second = one.workspace, other.workspace
@@ -161,7 +209,7 @@ def test_a_call_takes_the_workspace_that_the_last_one_has_left_and_none_that_is_
 
 @pytest.mark.parametrize(("clusters", "sums"), [(66, 10), (10, 9), (1, 0)])
 def test_a_launch_that_may_add_has_a_zeroed_sum_for_each_tile_of_its_tail(clusters, sums):
-    config = replace(STRAIGHT, tail="atomics")
+    config = replace(STRAIGHT_PAIR, tail="atomics")
 
     workspace = launch.Workspace.of(config, clusters=clusters, tiles=10, device=torch.device("cpu"))
 
@@ -174,7 +222,7 @@ def test_a_launch_that_may_add_has_a_zeroed_sum_for_each_tile_of_its_tail(cluste
 @pytest.mark.parametrize("tail", ["slots", "atomics"])
 def test_every_prepared_call_has_its_own_workspace(loaded, tail):
     a, b, out = operands("wgrad")
-    config = replace(STRAIGHT, tail=tail)
+    config = replace(STRAIGHT_PAIR, tail=tail)
 
     one, other = (launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, config=config) for _ in range(2))
 
@@ -189,7 +237,7 @@ def test_more_k_blocks_than_a_plan_counts_are_refused(loaded, tail):
     out = torch.empty(1, dtype=torch.bfloat16).expand(1, 512, 16384)
 
     with pytest.raises(ArgumentError) as caught:
-        launch.prepare("wgrad", g, x, OFFS[:1], out, accumulate=False, config=replace(STRAIGHT, tail=tail))
+        launch.prepare("wgrad", g, x, OFFS[:1], out, accumulate=False, config=replace(STRAIGHT_PAIR, tail=tail))
 
     assert str(caught.value) == (
         f"k-blocks of all tiles must be at most 1073741824 with 256x192_c1x2_s3_b8_l16_{tail}, so that int32 counts"
@@ -207,7 +255,7 @@ def test_accumulation_and_the_output_type_are_parts_of_the_kernel(loaded):
 
 def test_a_kernel_is_not_loaded_while_a_graph_is_captured(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    kernel = Kernel(op="fwd", out_dtype="bf16", accumulate=False, whole_slabs=True, config=NARROW)
+    kernel = Kernel(op="fwd", out_dtype="bf16", accumulate=False, whole_slabs=True, config=NARROW_PAIR)
 
     with pytest.raises(DriverError) as caught:
         launch._resident(kernel, 0)
