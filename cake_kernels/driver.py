@@ -166,6 +166,7 @@ class Launch:
         self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         self._pointers_address = ctypes.addressof(self._pointers)
         self._name = name
+        self._stream: int | None = None
 
     def __call__(self, stream: int) -> None:
         """Enqueue it on ``stream``, a stream of the kernel's device: torch's ``Stream.cuda_stream``.
@@ -176,7 +177,8 @@ class Launch:
             The driver refuses it, or an earlier kernel has failed and this is the first call to hear of it.
         """
         driver = self._driver
-        self._config.hStream = stream
+        if stream != self._stream:
+            self._config.hStream = self._stream = stream
         # Stream 0 is the current context's: without this it would be another device's, or nobody's in a new thread.
         if int(driver.cuCtxGetCurrent()[1]) == self._context_handle:
             result = driver.cuLaunchKernelEx(self._config, self._function, self._pointers_address, 0)

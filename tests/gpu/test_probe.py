@@ -88,7 +88,8 @@ def test_a_spin_lasts_what_it_is_told(device: torch.device) -> None:
     us = [1000 * first.elapsed_time(last) for first, last in pairwise(events)]
 
     print("spins of 1000 us by events:", [round(t, 2) for t in us])
-    assert all(abs(t - 1000) <= 5 for t in us)
+    # No shorter than told; longer by the launch of the next spin, some 4.5 us of each event's distance.
+    assert all(999 <= t <= 1010 for t in us)
 
 
 def test_a_stream_can_be_named(device: torch.device) -> None:

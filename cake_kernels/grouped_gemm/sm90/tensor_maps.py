@@ -19,7 +19,6 @@ The second form of an MN-major operand is for extents that are no multiple of 64
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -135,35 +134,64 @@ def _map(
     return TensorMap(dtype=dtype, dims=(*dims, x.stack), strides_bytes=strides_bytes, box=(*box, 1))
 
 
-ENCODED = 64
+MOST_ENCODED = 64
 """Addresses whose encoded maps are kept, of each map in numbers: an allocator comes back to the same ones."""
 
 
-def encoder(tensor_map: TensorMap, what: str) -> Callable[[int], bytes]:
-    """Return what gives the 128 bytes of ``tensor_map`` over the memory at an address.
+class Encoder:
+    """The 128 bytes of one map in numbers over the memory at any address, kept for the last addresses.
 
-    It raises DriverError where the driver refuses an address; ``what`` names the map in the message.
+    Parameters
+    ----------
+    what
+        Names the map in an error.
     """
-    driver: Any = import_module("cuda.bindings.driver")
-    types = driver.CUtensorMapDataType
-    dtype = {"bf16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, "fp32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32}
-    before = dtype[tensor_map.dtype], len(tensor_map.dims)
-    after = (
-        [driver.cuuint64_t(dim) for dim in tensor_map.dims],
-        [driver.cuuint64_t(stride) for stride in tensor_map.strides_bytes],
-        [driver.cuuint32_t(extent) for extent in tensor_map.box],
-        [driver.cuuint32_t(1)] * len(tensor_map.dims),
-        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-    )
 
-    @lru_cache(maxsize=ENCODED)
-    def encode(address: int) -> bytes:
-        status, encoded = driver.cuTensorMapEncodeTiled(*before, address, *after)
+    __slots__ = ("_after", "_before", "_encode", "_encoded", "_numbers", "_what")
+
+    def __init__(self, numbers: TensorMap, what: str) -> None:
+        driver: Any = import_module("cuda.bindings.driver")
+        types = driver.CUtensorMapDataType
+        dtype = {"bf16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, "fp32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32}
+        self._numbers, self._what = numbers, what
+        self._encode = driver.cuTensorMapEncodeTiled
+        self._encoded: dict[int, bytes] = {}
+        self._before = dtype[numbers.dtype], len(numbers.dims)
+        self._after = (
+            [driver.cuuint64_t(dim) for dim in numbers.dims],
+            [driver.cuuint64_t(stride) for stride in numbers.strides_bytes],
+            [driver.cuuint32_t(extent) for extent in numbers.box],
+            [driver.cuuint32_t(1)] * len(numbers.dims),
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+
+    def __call__(self, address: int) -> bytes:
+        """Return the map over the memory at ``address``.
+
+        Raises
+        ------
+        DriverError
+            The driver refuses it.
+        """
+        known = self._encoded.get(address)
+        if known is not None:
+            return known
+        status, encoded = self._encode(*self._before, address, *self._after)
         if status != 0:
-            raise DriverError(f"the tensor map of {what} is refused ({status.name}): {tensor_map} at {address:#x}")
-        return ctypes.string_at(encoded.getPtr(), MAP_BYTES)
+            raise DriverError(
+                f"the tensor map of {self._what} is refused ({status.name}): {self._numbers} at {address:#x}"
+            )
+        made = ctypes.string_at(encoded.getPtr(), MAP_BYTES)
+        if len(self._encoded) >= MOST_ENCODED:
+            self._encoded.clear()
+        self._encoded[address] = made
+        return made
 
-    return encode
+
+@lru_cache(maxsize=1024)
+def encoder(numbers: TensorMap, what: str) -> Encoder:
+    """Return the one encoder of these numbers: those of a weight are the same for any number of rows."""
+    return Encoder(numbers, what)
