@@ -314,7 +314,7 @@ _LOADS = {STRAIGHT: 1.0, SWAPPED: 1.0, NARROW: 0.97}
 RATES: dict[Op, dict[Config, float]] = {
     "fwd": _LOADS,
     "dgrad": _LOADS,
-    "wgrad": {STRAIGHT: 0.99, SWAPPED: 1.0, NARROW: 0.95},
+    "wgrad": {STRAIGHT: 1.0, SWAPPED: 1.0, NARROW: 0.95},
 }
 """How fast an SM computes its tiles, relative to SWAPPED; ``tools/config_table.py`` fits them."""
 

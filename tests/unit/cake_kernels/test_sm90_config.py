@@ -145,13 +145,14 @@ def test_the_kernels_of_the_two_variants_are_the_same_but_for_wgrads_tail(op, ou
         ("wgrad", {"N": 2688, "K": 1856}, 12288, 16, STRAIGHT),
         # Few rows a group.
         ("fwd", {"N": 16384, "K": 5120}, 256, 16, NARROW),
+        ("dgrad", {"N": 5760, "K": 2880}, 1024, 16, NARROW),
         ("fwd", {"N": 2048, "K": 2048}, 256, 256, NARROW),
         ("fwd", {"N": 2048, "K": 2048}, 256, 16, STRAIGHT),  # two waves as with SWAPPED, and NARROW has three
         ("fwd", {"N": 2048, "K": 2048}, 96, 256, NARROW),
         ("fwd", {"N": 2048, "K": 2048}, 95, 256, FLAT),
         ("dgrad", {"N": 1024, "K": 2048}, 64, 16, FLAT),
         ("fwd", {"N": 256, "K": 1024}, 64, 16, NARROW),
-        ("wgrad", {"N": 2048, "K": 2048}, 64, 256, SWAPPED),
+        ("wgrad", {"N": 2048, "K": 2048}, 64, 256, STRAIGHT),  # as many tiles as with SWAPPED
         # Not whole slabs.
         ("dgrad", {"N": 2048, "K": 1032}, 64, 16, NARROW),
         ("dgrad", {"N": 2048, "K": 1032}, 4096, 16, NARROW),
@@ -180,7 +181,7 @@ def test_the_configuration_depends_on_the_number_of_sms(sms, chosen):
         # 16 columns of 256; the four groups have half a tile each that is empty.
         (SWAPPED, "fwd", 4 * 1920, 4, 6),  # 42 * 16 / 132 = 5.09
         (SWAPPED, "fwd", 4 * 19200, 4, 402 * 16 / 132 + 0.5),
-        (SWAPPED, "dgrad", 1, 4, 1),  # 4 * 24 / 132
+        (SWAPPED, "dgrad", 1, 40, 8),  # 40 * 24 / 132 = 7.27
         (STRAIGHT, "dgrad", 4 * 2560, 4, 11),  # 42 * 32 / 132 = 10.18
         (STRAIGHT, "wgrad", 10, 4, 4 * 16 * 32 / 132),
         (FLAT, "fwd", 100, 4, 1),  # 4 * 8 / 66
@@ -189,6 +190,10 @@ def test_the_configuration_depends_on_the_number_of_sms(sms, chosen):
 )
 def test_the_work_of_a_problem_is_waves_of_tiles_the_last_of_which_is_rounded_or_split(config, op, M, E, waves):
     assert work(config, op, M=M, E=E, **GATE_UP) == pytest.approx(waves * config.tile_m * config.tile_n)
+
+
+def test_less_than_a_wave_counts_as_one():
+    assert work(STRAIGHT, "wgrad", M=4096, N=512, K=384, E=1) == 256 * 192
 
 
 PROBLEMS = {
