@@ -2,8 +2,8 @@
 
 ::
 
-    python tools/makespan.py                                   # the published shapes on 66 clusters
-    python tools/makespan.py --suite moe-heldout --clusters 64
+    python tools/makespan.py                                   # the published shapes on 132 SMs
+    python tools/makespan.py --suite moe-heldout --sms 114
     python tools/makespan.py --op dW --summary
 
 A row's makespan is the k-blocks until the last cluster is done, if all begin each full wave together, by the plain
@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cake_kernels.grouped_gemm.sm90.config import choose
+from cake_kernels.grouped_gemm.sm90.config import SMS, choose
 from cake_kernels.grouped_gemm.sm90.plan import MAX_CLUSTERS, Plan, SplitWhen, plan
 from cake_kernels.grouped_gemm.sm90.walk import Walk, walk
 from cake_kernels.registry import Op
@@ -34,7 +34,6 @@ from harness.paths import data
 OPS: dict[str, Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
 RULES: tuple[SplitWhen, ...] = ("never", "no_room", "gain")
 COLUMNS = ("plain walk", *RULES)
-CLUSTERS = 66  # of two CTAs on 132 SMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +62,12 @@ class Row:
         return "| " + " | ".join(map(str, (*facts, *cells, self.ideal))) + " |"
 
 
-def row(case: Case, most_clusters: int) -> Row:
-    """Return the makespans of ``case`` with the configuration that it gets."""
+def row(case: Case, sms: int) -> Row:
+    """Return the makespans of ``case`` with the configuration that it gets, on as many clusters as fit ``sms`` SMs."""
     op, shape = OPS[case.op], case.shape
     M, N, K, E = shape.M, shape.N, shape.K, len(shape.group_sizes)
-    config = choose(op, M=M, N=N, K=K, E=E)
-    clusters = min(most_clusters, config.max_tiles(op, M=M, N=N, K=K, E=E))
+    config = choose(op, M=M, N=N, K=K, E=E, sms=sms)
+    clusters = min(sms // config.cluster_size, config.max_tiles(op, M=M, N=N, K=K, E=E))
     tiles = walk(
         op,
         list(accumulate(shape.group_sizes)),
@@ -106,19 +105,17 @@ def main() -> None:
     )
     parser.add_argument("--suite", default="moe-training", help="of shapes.yaml")
     parser.add_argument("--op", action="append", choices=tuple(OPS), help="only this one; may be repeated")
-    parser.add_argument("--clusters", type=int, default=CLUSTERS, metavar=f"1..{MAX_CLUSTERS}", help="resident ones")
+    parser.add_argument("--sms", type=int, default=SMS, metavar=f"2..{MAX_CLUSTERS}", help="of the device")
     parser.add_argument("--summary", action="store_true", help="only the table of operations")
     options = parser.parse_args()
     ops = options.op or tuple(OPS)
     rows = [
-        row(case, options.clusters)
+        row(case, options.sms)
         for case in cases.cases(shapes.load(data("shapes.yaml")), options.suite)
         if case.op in ops and case.out_dtype == "bf16"
     ]
     if not options.summary:
-        print(
-            f"{options.suite}, {options.clusters} clusters. Makespan in k-blocks (over the ideal), placement, tickets\n"
-        )
+        print(f"{options.suite}, {options.sms} SMs. Makespan in k-blocks (over the ideal), placement, tickets\n")
         print("| op | row | configuration | tiles | tail | " + " | ".join(COLUMNS) + " | ideal |")
         print("|---|---|---|---|---|" + "---|" * len(COLUMNS) + "---|")
         print("\n".join(row.line() for row in rows) + "\n")
