@@ -61,11 +61,19 @@ class Prepare(Protocol):
     """Binds a program to its tensors, whose addresses, shapes and strides then stand; their values are free."""
 
     def __call__(
-        self, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, accumulate: bool
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        offs: torch.Tensor,
+        out: torch.Tensor,
+        *,
+        accumulate: bool,
+        num_sms: int | None,
     ) -> Launch:
         """Return the launch that writes ``out``; it keeps alive no tensor but its own workspace.
 
-        ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked.
+        ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked. The launch occupies at most
+        ``num_sms`` SMs, at least 2; ``None``: as many as it likes.
         """
 
 

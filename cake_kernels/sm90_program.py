@@ -31,8 +31,18 @@ def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
 
         return refuse(problem)
 
-    def prepare(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, accumulate: bool) -> Launch:
-        launch: Launch = _launch_module().prepare(op, a, b, offs, out, accumulate=accumulate, variant=variant)
+    def prepare(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        offs: torch.Tensor,
+        out: torch.Tensor,
+        *,
+        accumulate: bool,
+        num_sms: int | None,
+    ) -> Launch:
+        launch: Launch = _launch_module().prepare(
+            op, a, b, offs, out, accumulate=accumulate, num_sms=num_sms, variant=variant
+        )
         return launch
 
     def builds() -> tuple[Build, ...]:

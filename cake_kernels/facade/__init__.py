@@ -30,6 +30,7 @@ def grouped_mm(
     out_dtype: torch.dtype | None = None,
     weight_grad_dtype: torch.dtype | None = None,
     backend: Backend = "auto",
+    num_sms: int | None = None,
 ) -> torch.Tensor:
     """Compute Y = X Wᵀ, each expert's rows with its own weight; differentiable once in ``x`` and ``w``.
 
@@ -59,6 +60,9 @@ def grouped_mm(
         ``"auto"``: a program of this version; on CUDA, where none can do the call, ``torch._grouped_mm`` if it can,
         else the reference, said once by a :class:`FallbackWarning`; ``deterministic=False`` never falls back. On a CPU
         the reference. ``"sm90"``: a program or an error. ``"reference"``: the reference, on any device.
+    num_sms
+        The most SMs that a program may occupy, in the forward and in each gradient: an int of at least 2; ``None``:
+        all. What it does to bits: :mod:`cake_kernels.grouped_gemm`. What stands in for a program does not heed it.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def grouped_mm(
     Raises
     ------
     ArgumentError
-        An argument breaks a rule above. In compiled code the rules on tensors are checked when it runs.
+        An argument breaks a rule above. In compiled code those on tensors and ``num_sms`` are checked when it runs.
     NoProgramError
         No program can do the call and none may stand in; or a gradient is differentiated again.
     NondeterministicError
@@ -96,7 +100,7 @@ def grouped_mm(
     if weight_grad_dtype is not None:
         _check_delivery(w, weight_grad_dtype)
     stored = weight_grad_dtype or torch.bfloat16
-    return multiply(x, w, offs, deterministic=deterministic, backend=backend, weight_grad_dtype=stored)
+    return multiply(x, w, offs, deterministic=deterministic, backend=backend, weight_grad_dtype=stored, num_sms=num_sms)
 
 
 def _by_rows(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -34,6 +34,7 @@ def multiply(
     deterministic: bool,
     backend: str,
     weight_grad_dtype: torch.dtype,
+    num_sms: int | None,
 ) -> torch.Tensor:
     """Return Y = X Wᵀ with its gradients, in the form that fits what watches.
 
@@ -45,18 +46,20 @@ def multiply(
         As :func:`.backend.prepare` takes it, for the forward and for each gradient.
     weight_grad_dtype
         What dW is stored as: ``torch.bfloat16`` or ``torch.float32``.
+    num_sms
+        As :mod:`cake_kernels.grouped_gemm` takes it, for the forward and for each gradient.
 
     Returns
     -------
     torch.Tensor
         bf16 [M, N], new and contiguous.
     """
-    options = deterministic, backend, weight_grad_dtype  # an operator's gradient needs them positional
+    options = deterministic, backend, weight_grad_dtype, num_sms  # an operator's gradient needs them positional
     y: torch.Tensor
     if torch.compiler.is_compiling():
         y = _GROUPED_MM(x, w, offs, *options)
         return y
-    call = forward_call(x, w, offs, None, None)
+    call = forward_call(x, w, offs, None, None, num_sms=num_sms)
     if dispatch_mode.is_active():
         one_element = x.new_empty_strided((x.shape[0], w.shape[1]), (0, 0))  # never read
         place = _SaveFirst.apply(x, w, (offs, *options, one_element))  # type: ignore[no-untyped-call]
@@ -102,7 +105,7 @@ class _TakePlace(torch.autograd.Function):
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001 - torch names it
     """Save what the wanted gradients read. The flags alone decide, so that a recomputation saves the same."""
-    x, w, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype = inputs
+    x, w, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype, ctx.num_sms = inputs
     needs_dx, needs_dw = ctx.needs_input_grad[:2]
     ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None, offs)
 
@@ -113,9 +116,9 @@ def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     # Only the operators refuse a second derivative. Where none can follow, the host is spared their dispatch.
     as_operators = torch.is_grad_enabled() or torch.compiler.is_compiling() or dispatch_mode.is_active()
     dgrad, wgrad = (_DGRAD, _WGRAD) if as_operators else (_dgrad, _wgrad)
-    dx = None if w is None else dgrad(g, w, offs, ctx.deterministic, ctx.backend)
-    dw = None if x is None else wgrad(g, x, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype)
-    return dx, dw, None, None, None, None
+    dx = None if w is None else dgrad(g, w, offs, ctx.deterministic, ctx.backend, ctx.num_sms)
+    dw = None if x is None else wgrad(g, x, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype, ctx.num_sms)
+    return dx, dw, None, None, None, None, None
 
 
 def _grouped_mm(
@@ -125,19 +128,29 @@ def _grouped_mm(
     deterministic: bool,
     backend: str,
     weight_grad_dtype: torch.dtype,  # noqa: ARG001 - for the backward
+    num_sms: int | None,
 ) -> torch.Tensor:
-    return prepare(forward_call(x, w, offs, None, None), deterministic=deterministic, backend=backend).launch()
+    call = forward_call(x, w, offs, None, None, num_sms=num_sms)
+    return prepare(call, deterministic=deterministic, backend=backend).launch()
 
 
-def _dgrad(g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, deterministic: bool, backend: str) -> torch.Tensor:
-    call = dgrad_call(_addressable(g), w, offs, None, None)
+def _dgrad(
+    g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, deterministic: bool, backend: str, num_sms: int | None
+) -> torch.Tensor:
+    call = dgrad_call(_addressable(g), w, offs, None, None, num_sms=num_sms)
     return prepare(call, deterministic=deterministic, backend=backend).launch()
 
 
 def _wgrad(
-    g: torch.Tensor, x: torch.Tensor, offs: torch.Tensor, deterministic: bool, backend: str, out_dtype: torch.dtype
+    g: torch.Tensor,
+    x: torch.Tensor,
+    offs: torch.Tensor,
+    deterministic: bool,
+    backend: str,
+    out_dtype: torch.dtype,
+    num_sms: int | None,
 ) -> torch.Tensor:
-    call = wgrad_call(_addressable(g), x, offs, None, None, out_dtype=out_dtype, accumulate=False)
+    call = wgrad_call(_addressable(g), x, offs, None, None, out_dtype=out_dtype, accumulate=False, num_sms=num_sms)
     return prepare(call, deterministic=deterministic, backend=backend).launch()
 
 
@@ -180,6 +193,8 @@ _DGRAD = _operator(
 _WGRAD = _operator(
     "grouped_mm_wgrad",
     _wgrad,
-    lambda g, x, offs, *options: g.new_empty(offs.shape[0], g.shape[1], x.shape[1], dtype=options[-1]),
+    lambda g, x, offs, _deterministic, _backend, out_dtype, _num_sms: g.new_empty(
+        offs.shape[0], g.shape[1], x.shape[1], dtype=out_dtype
+    ),
     _no_second_derivative,
 )

@@ -22,6 +22,11 @@ Layout in all three
     nor written). On CUDA base addresses and outer strides are multiples of 16 bytes. The caller owns every tensor that
     it passes; ``out`` must not share memory with an input.
 
+``num_sms`` in all three: an int of at least 2, or ``None``
+    The most SMs that a launch of a program may occupy, for a caller who overlaps it with other work; ``None``: all. Y
+    and dX have the same bits for any ``num_sms``. dW of the deterministic variant is bitwise repeatable for one; where
+    tiles are split along the reduction, their bits depend on it as they do on the device's number of SMs.
+
 ``prepare_forward``, ``prepare_dgrad``, ``prepare_wgrad`` take the same arguments, check and bind them, and return what
 launches the call as often as wanted: :class:`Prepared`. The functions prepare and launch once.
 
@@ -60,6 +65,7 @@ def forward(
     indptr: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> torch.Tensor:
     """Compute Y = X Wᵀ, each expert's rows with its own weight.
 
@@ -75,6 +81,8 @@ def forward(
         bf16 [M, N], written whole: rows past the last end become exact zeros. ``None``: a new contiguous tensor.
     deterministic
         True: bitwise the same from run to run. False: the order of a sum may differ between runs.
+    num_sms
+        See :mod:`cake_kernels.grouped_gemm`.
 
     Returns
     -------
@@ -84,11 +92,11 @@ def forward(
     Raises
     ------
     ArgumentError
-        A tensor breaks a rule above; nothing was written.
+        An argument breaks a rule above; nothing was written.
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    return prepare(forward_call(x, w, offs, indptr, out), deterministic=deterministic).launch()
+    return prepare(forward_call(x, w, offs, indptr, out, num_sms=num_sms), deterministic=deterministic).launch()
 
 
 def dgrad(
@@ -99,6 +107,7 @@ def dgrad(
     indptr: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> torch.Tensor:
     """Compute dX = G W, the gradient of :func:`forward` with respect to x.
 
@@ -114,6 +123,8 @@ def dgrad(
         bf16 [M, K], written whole: rows past the last end become exact zeros. ``None``: a new contiguous tensor.
     deterministic
         True: bitwise the same from run to run. False: the order of a sum may differ between runs.
+    num_sms
+        See :mod:`cake_kernels.grouped_gemm`.
 
     Returns
     -------
@@ -123,11 +134,11 @@ def dgrad(
     Raises
     ------
     ArgumentError
-        A tensor breaks a rule above; nothing was written.
+        An argument breaks a rule above; nothing was written.
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    return prepare(dgrad_call(g, w, offs, indptr, out), deterministic=deterministic).launch()
+    return prepare(dgrad_call(g, w, offs, indptr, out, num_sms=num_sms), deterministic=deterministic).launch()
 
 
 def wgrad(
@@ -140,6 +151,7 @@ def wgrad(
     accumulate: bool = False,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> torch.Tensor:
     """Compute dW = Gᵀ X, the gradient of :func:`forward` with respect to w.
 
@@ -161,6 +173,8 @@ def wgrad(
         new contiguous tensor.
     deterministic
         True: bitwise the same from run to run. False: the order of a sum may differ between runs.
+    num_sms
+        See :mod:`cake_kernels.grouped_gemm`.
 
     Returns
     -------
@@ -170,11 +184,11 @@ def wgrad(
     Raises
     ------
     ArgumentError
-        A tensor breaks a rule above; nothing was written.
+        An argument breaks a rule above; nothing was written.
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
     """
-    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate)
+    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate, num_sms=num_sms)
     return prepare(call, deterministic=deterministic).launch()
 
 
@@ -186,9 +200,10 @@ def prepare_forward(
     indptr: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> Prepared:
     """Check and bind the arguments of :func:`forward`; its contract, errors included, holds for every launch."""
-    return prepare(forward_call(x, w, offs, indptr, out), deterministic=deterministic)
+    return prepare(forward_call(x, w, offs, indptr, out, num_sms=num_sms), deterministic=deterministic)
 
 
 def prepare_dgrad(
@@ -199,9 +214,10 @@ def prepare_dgrad(
     indptr: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> Prepared:
     """Check and bind the arguments of :func:`dgrad`; its contract, errors included, holds for every launch."""
-    return prepare(dgrad_call(g, w, offs, indptr, out), deterministic=deterministic)
+    return prepare(dgrad_call(g, w, offs, indptr, out, num_sms=num_sms), deterministic=deterministic)
 
 
 def prepare_wgrad(
@@ -214,7 +230,8 @@ def prepare_wgrad(
     accumulate: bool = False,
     out: torch.Tensor | None = None,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> Prepared:
     """Check and bind the arguments of :func:`wgrad`; its contract holds for every launch, each of which accumulates."""
-    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate)
+    call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate, num_sms=num_sms)
     return prepare(call, deterministic=deterministic)

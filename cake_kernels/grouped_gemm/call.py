@@ -18,6 +18,9 @@ from ..registry import Op, OutDtype, Problem
 ALIGNMENT_BYTES = 16
 """What base addresses and outer strides are multiples of on CUDA."""
 
+MIN_SMS = 2
+"""Fewest SMs that a call may be given: one cluster of each program fits."""
+
 _OUT_DTYPES: dict[torch.dtype, OutDtype] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 _OPERANDS: dict[Op, tuple[str, str]] = {"fwd": ("x", "w"), "dgrad": ("g", "w"), "wgrad": ("g", "x")}
 _OUT_FORMS: dict[Op, str] = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N, K]"}
@@ -25,7 +28,7 @@ _OUT_FORMS: dict[Op, str] = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Form:
-    """What calls have in common whose tensors have the same shapes, strides, types and devices: all but addresses.
+    """What calls of equal options have in common whose tensors have the same shapes, strides, types and devices.
 
     Attributes
     ----------
@@ -39,6 +42,8 @@ class Form:
         Whether the operands' outer strides are such that a CUDA program can address them.
     has_singles
         Whether the first dimension of an operand or of the output is 1, where torch allows any stride.
+    num_sms
+        The most SMs that a launch may occupy; ``None``: all.
     """
 
     op: Op
@@ -52,6 +57,7 @@ class Form:
     out_shape: tuple[int, ...]
     has_aligned_strides: bool
     has_singles: bool
+    num_sms: int | None
 
     def problem(self) -> Problem:
         """Return what the choice of a CUDA program depends on."""
@@ -124,9 +130,12 @@ def forward_call(
     offs: torch.Tensor | None,
     indptr: torch.Tensor | None,
     out: torch.Tensor | None,
+    *,
+    num_sms: int | None = None,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.forward`."""
-    key = _key("fwd", x, w, offs, indptr)
+    _check_num_sms(num_sms)
+    key = _key("fwd", x, w, offs, indptr, num_sms)
     form = _FORMS.get(key)
     if form is None:
         _check_operand("x", x, "[M, K]")
@@ -136,7 +145,7 @@ def forward_call(
             raise ArgumentError(f"w.shape[2] must be K = {K}, the columns of x, got {w.shape[2]}")
         _check_devices("fwd", x, w)
         given_ends(offs, indptr, device=x.device, experts=E)
-        form = _known(key, "fwd", x, w, (M, N), M=M, N=N, K=K, E=E)
+        form = _known(key, "fwd", x, w, (M, N), M=M, N=N, K=K, E=E, num_sms=num_sms)
     return _with_output(Call(form, x, w, _ends(offs, indptr), out))
 
 
@@ -146,9 +155,12 @@ def dgrad_call(
     offs: torch.Tensor | None,
     indptr: torch.Tensor | None,
     out: torch.Tensor | None,
+    *,
+    num_sms: int | None = None,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.dgrad`."""
-    key = _key("dgrad", g, w, offs, indptr)
+    _check_num_sms(num_sms)
+    key = _key("dgrad", g, w, offs, indptr, num_sms)
     form = _FORMS.get(key)
     if form is None:
         _check_operand("g", g, "[M, N]")
@@ -158,7 +170,7 @@ def dgrad_call(
             raise ArgumentError(f"w.shape[1] must be N = {N}, the columns of g, got {w.shape[1]}")
         _check_devices("dgrad", g, w)
         given_ends(offs, indptr, device=g.device, experts=E)
-        form = _known(key, "dgrad", g, w, (M, K), M=M, N=N, K=K, E=E)
+        form = _known(key, "dgrad", g, w, (M, K), M=M, N=N, K=K, E=E, num_sms=num_sms)
     return _with_output(Call(form, g, w, _ends(offs, indptr), out))
 
 
@@ -171,6 +183,7 @@ def wgrad_call(
     *,
     out_dtype: torch.dtype,
     accumulate: bool,
+    num_sms: int | None = None,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.wgrad`."""
     if out_dtype not in _OUT_DTYPES:
@@ -179,7 +192,8 @@ def wgrad_call(
         raise ArgumentError(
             "accumulate=True must come with out=, the tensor that the gradient is added to, got out=None"
         )
-    key = _key("wgrad", g, x, offs, indptr, out_dtype, accumulate)
+    _check_num_sms(num_sms)
+    key = _key("wgrad", g, x, offs, indptr, num_sms, out_dtype, accumulate)
     form = _FORMS.get(key)
     if form is None:
         _check_operand("g", g, "[M, N]")
@@ -189,8 +203,38 @@ def wgrad_call(
             raise ArgumentError(f"x.shape[0] must be M = {M}, the rows of g, got {x.shape[0]}")
         _check_devices("wgrad", g, x)
         E = given_ends(offs, indptr, device=g.device).numel()
-        form = _known(key, "wgrad", g, x, (E, N, K), M=M, N=N, K=K, E=E, out_dtype=out_dtype, accumulate=accumulate)
+        form = _known(
+            key,
+            "wgrad",
+            g,
+            x,
+            (E, N, K),
+            M=M,
+            N=N,
+            K=K,
+            E=E,
+            num_sms=num_sms,
+            out_dtype=out_dtype,
+            accumulate=accumulate,
+        )
     return _with_output(Call(form, g, x, _ends(offs, indptr), out))
+
+
+def _check_num_sms(num_sms: object) -> None:
+    """Refuse what is no number of SMs for a call. Each call's is checked: to a key, 2.0 and 2 are the same.
+
+    Raises
+    ------
+    ArgumentError
+        It is neither ``None`` nor an int of at least :data:`MIN_SMS`, which no bool is.
+    """
+    if num_sms is None:
+        return
+    if not isinstance(num_sms, int) or num_sms < MIN_SMS:
+        raise ArgumentError(
+            f"num_sms must be an int of at least {MIN_SMS}, for a cluster of two CTAs, or None for all SMs,"
+            f" got {num_sms!r}"
+        )
 
 
 def _key(
@@ -222,6 +266,7 @@ def _known(
     N: int,
     K: int,
     E: int,
+    num_sms: int | None,
     out_dtype: torch.dtype = torch.bfloat16,
     accumulate: bool = False,
 ) -> Form:
@@ -243,6 +288,7 @@ def _known(
         out_shape=out_shape,
         has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
         has_singles=1 in (a.shape[0], b.shape[0], out_shape[0]),
+        num_sms=num_sms,
     )
     if key != (None,):
         if len(_FORMS) >= _MOST_FORMS:

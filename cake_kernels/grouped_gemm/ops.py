@@ -52,31 +52,57 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 @_operator(lambda x, w, *_, **__: x.new_empty(x.shape[0], w.shape[1]))
-def forward(x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, *, deterministic: bool = True) -> torch.Tensor:
+def forward(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    *,
+    deterministic: bool = True,
+    num_sms: int | None = None,
+) -> torch.Tensor:
     """Compute Y = X Wᵀ into a new tensor."""
-    return prepare(forward_call(x, w, offs, None, None), deterministic=deterministic).launch()
+    return prepare(forward_call(x, w, offs, None, None, num_sms=num_sms), deterministic=deterministic).launch()
 
 
 @_operator(_nothing, writes=("out",))
 def forward_out(
-    x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, deterministic: bool = True
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> None:
     """Compute Y = X Wᵀ into ``out``."""
-    prepare(forward_call(x, w, offs, None, out), deterministic=deterministic).launch()
+    prepare(forward_call(x, w, offs, None, out, num_sms=num_sms), deterministic=deterministic).launch()
 
 
 @_operator(lambda g, w, *_, **__: g.new_empty(g.shape[0], w.shape[2]))
-def dgrad(g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, *, deterministic: bool = True) -> torch.Tensor:
+def dgrad(
+    g: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    *,
+    deterministic: bool = True,
+    num_sms: int | None = None,
+) -> torch.Tensor:
     """Compute dX = G W into a new tensor."""
-    return prepare(dgrad_call(g, w, offs, None, None), deterministic=deterministic).launch()
+    return prepare(dgrad_call(g, w, offs, None, None, num_sms=num_sms), deterministic=deterministic).launch()
 
 
 @_operator(_nothing, writes=("out",))
 def dgrad_out(
-    g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, out: torch.Tensor, *, deterministic: bool = True
+    g: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> None:
     """Compute dX = G W into ``out``."""
-    prepare(dgrad_call(g, w, offs, None, out), deterministic=deterministic).launch()
+    prepare(dgrad_call(g, w, offs, None, out, num_sms=num_sms), deterministic=deterministic).launch()
 
 
 @_operator(
@@ -91,9 +117,10 @@ def wgrad(
     *,
     out_dtype: torch.dtype = torch.bfloat16,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> torch.Tensor:
     """Compute dW = Gᵀ X into a new tensor of ``out_dtype``."""
-    call = wgrad_call(g, x, offs, None, None, out_dtype=out_dtype, accumulate=False)
+    call = wgrad_call(g, x, offs, None, None, out_dtype=out_dtype, accumulate=False, num_sms=num_sms)
     return prepare(call, deterministic=deterministic).launch()
 
 
@@ -106,7 +133,8 @@ def wgrad_out(
     *,
     accumulate: bool = False,
     deterministic: bool = True,
+    num_sms: int | None = None,
 ) -> None:
     """Compute dW = Gᵀ X into ``out``, in its type; with ``accumulate`` add it to what ``out`` holds."""
-    call = wgrad_call(g, x, offs, None, out, out_dtype=out.dtype, accumulate=accumulate)
+    call = wgrad_call(g, x, offs, None, out, out_dtype=out.dtype, accumulate=accumulate, num_sms=num_sms)
     prepare(call, deterministic=deterministic).launch()

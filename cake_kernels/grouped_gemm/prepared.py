@@ -88,10 +88,10 @@ def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callab
     if form.has_singles:
         a, b, written = map(_with_legal_strides, (a, b, written))
     if torch.cuda.current_device() == device:
-        launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate)
+        launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate, num_sms=form.num_sms)
     else:
         with torch.cuda.device(device):
-            launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate)
+            launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate, num_sms=form.num_sms)
 
     def enqueue() -> None:
         launch(torch.cuda.current_stream(device).cuda_stream)

@@ -156,25 +156,34 @@ class Ragged:
         return Guarded.canaries(shape, dtype)
 
     def run(
-        self, op: str, out: torch.Tensor, *, accumulate: bool = False, config: Config | None = None
+        self,
+        op: str,
+        out: torch.Tensor,
+        *,
+        accumulate: bool = False,
+        num_sms: int | None = None,
+        config: Config | None = None,
     ) -> torch.Tensor:
         """Compute into ``out`` by the public function, or with ``config`` by the launcher under it (a CPU has none)."""
         a, b = self.operands(op)
         if DEVICE.type == "cuda":
             compile_every_kernel()
         if config is not None and DEVICE.type == "cuda":
-            launch = prepare(op, a, b, self.offs, out, accumulate=accumulate, config=config)  # type: ignore[arg-type]
+            options = {"accumulate": accumulate, "num_sms": num_sms, "config": config}
+            launch = prepare(op, a, b, self.offs, out, **options)  # type: ignore[arg-type]
             launch(torch.cuda.current_stream().cuda_stream)
         elif op == "wgrad":
-            grouped_gemm.wgrad(a, b, self.offs, out=out, out_dtype=out.dtype, accumulate=accumulate)
+            grouped_gemm.wgrad(a, b, self.offs, out=out, out_dtype=out.dtype, accumulate=accumulate, num_sms=num_sms)
         else:
-            {"fwd": grouped_gemm.forward, "dgrad": grouped_gemm.dgrad}[op](a, b, self.offs, out=out)
+            {"fwd": grouped_gemm.forward, "dgrad": grouped_gemm.dgrad}[op](a, b, self.offs, out=out, num_sms=num_sms)
         return out
 
-    def computed(self, op: str, dtype: torch.dtype = BF16, *, config: Config | None = None) -> torch.Tensor:
+    def computed(
+        self, op: str, dtype: torch.dtype = BF16, *, num_sms: int | None = None, config: Config | None = None
+    ) -> torch.Tensor:
         """Compute into a fresh output full of NaN, and return it with its guards seen intact."""
         out = self.output(op, dtype)
-        self.run(op, out.inner, config=config)
+        self.run(op, out.inner, num_sms=num_sms, config=config)
         out.assert_intact()
         return out.inner
 

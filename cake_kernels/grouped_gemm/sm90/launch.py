@@ -1,9 +1,9 @@
 """From checked tensors to a launch: chooses and loads the kernel, encodes the tensor maps, sizes the grid.
 
 Nothing here reads a tensor's values or waits for the device. A launch allocates nothing and may be captured in a CUDA
-graph. A tile's bits depend on its rows, its expert and the configuration alone, so neither on the number of SMs nor on
+graph. A tile's bits depend on its rows, its expert and the configuration alone, so neither on the number of CTAs nor on
 what else runs. Where the tail is split (:attr:`.Config.splits`) the bits of split tiles depend on ``offs`` and on the
-number of SMs too; with ``slots`` they are still bitwise repeatable, with ``atomics`` they may differ from run to run.
+number of CTAs too; with ``slots`` they are still bitwise repeatable, with ``atomics`` they may differ from run to run.
 """
 
 from __future__ import annotations
@@ -216,6 +216,7 @@ def prepare(
     out: torch.Tensor,
     *,
     accumulate: bool,
+    num_sms: int | None = None,
     variant: Variant = "det",
     config: Config | None = None,
 ) -> Launch:
@@ -243,6 +244,9 @@ def prepare(
         bf16 [M, N], bf16 [M, K], or bf16 or fp32 [E, N, K]; written whole. The same rules as for ``a``.
     accumulate
         wgrad: add to what ``out`` holds, in FP32 with one rounding.
+    num_sms
+        Most CTAs of a launch, which occupy an SM each; at least 2. ``None``, and more than there are: one for each SM.
+        The configuration does not depend on it.
     variant
         Of the configuration that is chosen.
     config
@@ -266,6 +270,7 @@ def prepare(
         out.dtype,
         offs.shape[0],
         accumulate,
+        num_sms,
         variant,
         config,
         a.device,
@@ -286,6 +291,7 @@ def _route(
     dtype: torch.dtype,
     E: int,
     accumulate: bool,
+    num_sms: int | None,
     variant: Variant,
     config: Config | None,
     device: torch.device,
@@ -312,6 +318,8 @@ def _route(
     numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
     tiles = config.max_tiles(op, **sizes)
     clusters = resident.clusters
+    if num_sms is not None:
+        clusters = min(clusters, num_sms // config.cluster_size)
     if not config.splits:  # else the tail may be split over more clusters than there are tiles
         clusters = min(clusters, tiles)
     return _Route(

@@ -48,8 +48,9 @@ class Recorder:
             self.problems.append(problem)
             return refusal
 
-        def prepare(a, b, offs, out, *, accumulate):
-            given = SimpleNamespace(a=a, b=b, offs=offs, out=out, accumulate=accumulate, device=self.current_device)
+        def prepare(a, b, offs, out, *, accumulate, num_sms):
+            given = SimpleNamespace(a=a, b=b, offs=offs, out=out, accumulate=accumulate, num_sms=num_sms)
+            given.device = self.current_device
             self.prepared.append(given)
             return self.launched.append
 
@@ -158,6 +159,22 @@ def test_the_program_gets_the_checked_tensors_on_their_device_and_launches_on_it
     assert (given.accumulate, given.device, gpu.current_device) == (True, 1, 0)
     assert gpu.launched == [STREAM + 1]
     assert gpu.problems == [Problem(op="wgrad", out_dtype="bf16", arch="sm_90a", M=6, N=16, K=8, E=2, accumulate=True)]
+
+
+@pytest.mark.parametrize("current", [0, 1], ids=["another device is current", "the tensors' device is current"])
+@pytest.mark.parametrize("prefix", ["", "prepare_"])
+def test_the_program_is_told_the_most_sms_and_they_are_no_part_of_its_choice(gpu, monkeypatch, prefix, current):
+    has(monkeypatch, gpu.program("fwd"), gpu.program("dgrad"), gpu.program("wgrad"))
+    gpu.current_device = current
+    x, g, w, offs = on_cuda(6, 8), on_cuda(6, 16), on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32)
+
+    for num_sms in (37, 2, None):
+        for name, a, b, out in (("forward", x, w, g), ("dgrad", g, w, x), ("wgrad", g, x, w)):
+            function = getattr(grouped_gemm, prefix + name)
+            function(a, b, offs, out=torch.empty_like(out), num_sms=num_sms)
+
+    assert [given.num_sms for given in gpu.prepared] == [37] * 3 + [2] * 3 + [None] * 3
+    assert gpu.problems[:3] == gpu.problems[3:6] == gpu.problems[6:]
 
 
 def test_the_program_reads_indptr_in_place_from_its_second_element(gpu, monkeypatch):

@@ -151,6 +151,24 @@ BROKEN = {
     ),
 }
 
+NUM_SMS = "num_sms must be an int of at least 2, for a cluster of two CTAs, or None for all SMs, got"
+OPS = torch.ops.cake_kernels
+
+BROKEN |= {
+    "num_sms 1": (lambda: grouped_gemm.forward(X, W, OFFS, num_sms=1), f"{NUM_SMS} 1"),
+    "num_sms 0": (lambda: grouped_gemm.dgrad(G, W, OFFS, num_sms=0), f"{NUM_SMS} 0"),
+    "num_sms -3": (lambda: grouped_gemm.wgrad(G, X, OFFS, num_sms=-3), f"{NUM_SMS} -3"),
+    "num_sms a bool": (lambda: grouped_gemm.forward(X, W, OFFS, num_sms=True), f"{NUM_SMS} True"),
+    "num_sms a float": (lambda: grouped_gemm.dgrad(G, W, OFFS, num_sms=8.0), f"{NUM_SMS} 8.0"),
+    "num_sms a word": (lambda: grouped_gemm.wgrad(G, X, OFFS, num_sms="all"), f"{NUM_SMS} 'all'"),
+    "prepared forward, num_sms 1": (lambda: grouped_gemm.prepare_forward(X, W, OFFS, num_sms=1), f"{NUM_SMS} 1"),
+    "prepared dgrad, num_sms 1": (lambda: grouped_gemm.prepare_dgrad(G, W, OFFS, num_sms=1), f"{NUM_SMS} 1"),
+    "prepared wgrad, num_sms 1": (lambda: grouped_gemm.prepare_wgrad(G, X, OFFS, num_sms=1), f"{NUM_SMS} 1"),
+    "operator forward, num_sms 1": (lambda: OPS.forward(X, W, OFFS, num_sms=1), f"{NUM_SMS} 1"),
+    "operator dgrad, num_sms a bool": (lambda: OPS.dgrad(G, W, OFFS, num_sms=True), f"{NUM_SMS} 1"),
+    "operator wgrad, num_sms 0": (lambda: OPS.wgrad(G, X, OFFS, num_sms=0), f"{NUM_SMS} 0"),
+}
+
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_argument_is_refused_with_name_rule_and_value(name):

@@ -96,6 +96,18 @@ def test_the_result_is_that_of_grouped_gemm_and_so_are_the_gradients(calls):
     assert y.is_contiguous()
 
 
+@pytest.mark.parametrize("num_sms", [37, None])
+def test_the_forward_and_both_gradients_may_occupy_num_sms(calls, num_sms):
+    p = Inputs()
+    x, w = p.leaves()
+
+    y = grouped_mm(x, w, p.offs, num_sms=num_sms)
+    y.backward(p.g)
+
+    assert [(call.form.op, call.form.num_sms) for call in calls] == [(op, num_sms) for op in ("fwd", "dgrad", "wgrad")]
+    assert torch.equal(y, grouped_gemm.forward(p.x, p.w, p.offs))
+
+
 def row_padded(values):
     wide = torch.full((*values.shape[:-1], values.shape[-1] + 8), 7.0, dtype=values.dtype)
     wide[..., : values.shape[-1]] = values
@@ -340,6 +352,14 @@ BROKEN = {
     "weight_grad_dtype": (
         lambda: grouped_mm(P.x, P.w, P.offs, weight_grad_dtype=torch.float16),
         "weight_grad_dtype must be None, the type of w, or torch.float32, got torch.float16",
+    ),
+    "num_sms": (
+        lambda: grouped_mm(P.x, P.w, P.offs, num_sms=1),
+        "num_sms must be an int of at least 2, for a cluster of two CTAs, or None for all SMs, got 1",
+    ),
+    "num_sms a bool": (
+        lambda: grouped_mm(P.x, P.w, P.offs, backend="reference", num_sms=True),
+        "num_sms must be an int of at least 2, for a cluster of two CTAs, or None for all SMs, got True",
     ),
     "x no tensor": (lambda: grouped_mm([1], P.w, P.offs), "x must be a torch.Tensor, got list"),
     "w no tensor": (lambda: grouped_mm(P.x, None, P.offs), "w must be a torch.Tensor, got NoneType"),

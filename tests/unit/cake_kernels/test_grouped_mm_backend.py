@@ -85,6 +85,16 @@ def test_without_a_program_torchs_own_computes_and_that_is_said_once_per_reason(
     assert_near(plain(w.grad), 2 * dw64)
 
 
+def test_a_stand_in_takes_num_sms_and_computes_the_same(machine):
+    p, x, w, offs = leaves()
+
+    with pytest.warns(FallbackWarning):
+        grouped_mm(x, w, offs, num_sms=2).backward(p.g.as_subclass(OnCuda))
+
+    assert_near(plain(x.grad), p.fp64()[1])
+    assert_near(plain(w.grad), p.fp64()[2])
+
+
 @pytest.mark.parametrize(
     ("N", "options", "why"),
     [

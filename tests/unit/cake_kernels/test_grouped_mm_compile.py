@@ -1,19 +1,27 @@
+from functools import partial
+
 import pytest
 import torch
 
 from cake_kernels import grouped_mm
+from cake_kernels.errors import ArgumentError
 from tests.unit.cake_kernels.test_grouped_mm import BF16, FP32, Inputs, assert_near, calls, ops, row_padded  # noqa: F401
 
 OPS = torch.ops.cake_kernels
+
+
+@pytest.fixture(autouse=True)
+def no_test_sees_what_another_has_compiled():
+    torch.compiler.reset()
 
 
 def arguments(name, make=torch.clone):
     p = Inputs()
     x, w, g = make(p.x.nan_to_num()), make(p.w), make(p.g.nan_to_num())
     return {
-        "grouped_mm": (x, w, p.offs, True, "auto", BF16),
-        "grouped_mm_dgrad": (g, w, p.offs, True, "auto"),
-        "grouped_mm_wgrad": (g, x, p.offs, True, "auto", FP32),
+        "grouped_mm": (x, w, p.offs, True, "auto", BF16, 37),
+        "grouped_mm_dgrad": (g, w, p.offs, True, "auto", 37),
+        "grouped_mm_wgrad": (g, x, p.offs, True, "auto", FP32, None),
     }[name]
 
 
@@ -64,6 +72,25 @@ def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(call
         assert ops(calls) == ["fwd", "dgrad", "wgrad"]
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
     assert graphs.frame_count == 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_the_forward_and_both_gradients_may_occupy_num_sms(calls, dynamic):  # noqa: F811
+    compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+
+    for num_sms in (37, 100, None):
+        gradients(partial(compiled, num_sms=num_sms), Inputs())
+
+    assert [call.form.num_sms for call in calls] == [37] * 3 + [100] * 3 + [None] * 3
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_num_sms_is_refused_when_the_code_runs(dynamic):
+    p = Inputs()
+    compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+
+    with pytest.raises(ArgumentError, match=r"num_sms must be an int of at least 2, .* got 1"):
+        compiled(p.x, p.w, p.offs, num_sms=1)
 
 
 def test_compiled_it_takes_an_expanded_gradient():

@@ -38,6 +38,13 @@ def test_below_a_mode_each_product_is_one_operator_with_the_same_bits(calls):  #
     assert same(got, expected)
 
 
+def test_below_a_mode_each_product_may_occupy_num_sms(calls):  # noqa: F811
+    with Watching():
+        gradients(lambda *given: grouped_mm(*given, num_sms=37), Inputs())
+
+    assert [(call.form.op, call.form.num_sms) for call in calls] == [("fwd", 37), ("dgrad", 37), ("wgrad", 37)]
+
+
 @pytest.mark.parametrize(
     "change",
     [torch.Tensor.relu_, lambda y: y.mul_(2), lambda y: y[2:].mul_(3), lambda y: y.t()[1].zero_()],

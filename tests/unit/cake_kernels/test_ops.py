@@ -26,7 +26,7 @@ SIZES = {"x": (6, 16), "g": (6, 24), "w": (3, 24, 16)}
 FUNCTIONS = {
     "forward": ("xw", {}),
     "dgrad": ("gw", {"deterministic": False}),
-    "wgrad": ("gx", {"out_dtype": torch.float32}),
+    "wgrad": ("gx", {"out_dtype": torch.float32, "num_sms": 37}),
 }
 
 
@@ -57,8 +57,42 @@ def test_out_operators_pass_torchs_own_checks(name, requires_grad):
     torch.library.opcheck(
         overload(f"{name}_out"),
         (a.requires_grad_(requires_grad), b, offs, out),
-        {"accumulate": True} if name == "wgrad" else {"deterministic": options.get("deterministic", True)},
+        {"accumulate": True, "num_sms": 37}
+        if name == "wgrad"
+        else {"deterministic": options.get("deterministic", True), "num_sms": None},
     )
+
+
+OPTIONS = "bool deterministic=True, SymInt? num_sms=None"
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("forward", f"(Tensor x, Tensor w, Tensor offs, *, {OPTIONS}) -> Tensor"),
+        ("dgrad", f"(Tensor g, Tensor w, Tensor offs, *, {OPTIONS}) -> Tensor"),
+        ("wgrad", f"(Tensor g, Tensor x, Tensor offs, *, ScalarType out_dtype=15, {OPTIONS}) -> Tensor"),
+        ("forward_out", f"(Tensor x, Tensor w, Tensor offs, Tensor(a3!) out, *, {OPTIONS}) -> ()"),
+        ("dgrad_out", f"(Tensor g, Tensor w, Tensor offs, Tensor(a3!) out, *, {OPTIONS}) -> ()"),
+        ("wgrad_out", f"(Tensor g, Tensor x, Tensor offs, Tensor(a3!) out, *, bool accumulate=False, {OPTIONS}) -> ()"),
+    ],
+)
+def test_what_an_operator_takes(name, schema):
+    assert str(overload(name)._schema) == f"cake_kernels::{name}{schema}"
+
+
+@pytest.mark.parametrize("suffix", ["", "_out"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_operator_hands_num_sms_on(monkeypatch, name, suffix):
+    a, b, offs, _ = operands(name)
+    out = (getattr(grouped_gemm, name)(a, b, offs),) if suffix else ()
+    seen, prepare = [], ops.prepare
+    monkeypatch.setattr(ops, "prepare", lambda call, **rest: seen.append(call.form.num_sms) or prepare(call, **rest))
+
+    for num_sms in (2, 37, None):
+        getattr(OPS, name + suffix)(a, b, offs, *out, num_sms=num_sms)
+
+    assert seen == [2, 37, None]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -159,6 +159,23 @@ def test_another_shape_stride_kind_of_ends_or_class_is_checked_anew(monkeypatch,
     assert call_module.forward_call(x, w, offs, None, None).form is first.form
 
 
+def test_each_num_sms_has_a_form_of_its_own(monkeypatch):
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    x, g, w, offs = randn(M, K), randn(M, N), randn(E, N, K), int32(5, 5, 11)
+    calls = {
+        "fwd": lambda n: call_module.forward_call(x, w, offs, None, None, num_sms=n),
+        "dgrad": lambda n: call_module.dgrad_call(g, w, offs, None, None, num_sms=n),
+        "wgrad": lambda n: call_module.wgrad_call(g, x, offs, None, None, out_dtype=BF16, accumulate=False, num_sms=n),
+    }
+
+    for op, call in calls.items():
+        forms = [call(n).form for n in (None, 2, 37, 37, 2, None)]
+
+        assert [(form.op, form.num_sms) for form in forms] == [(op, n) for n in (None, 2, 37, 37, 2, None)]
+        assert forms[:3] == forms[:2:-1]  # forms are equal where they are the same
+    assert len(call_module._FORMS) == 9
+
+
 def test_a_known_form_does_not_let_a_wrong_argument_pass(monkeypatch):
     monkeypatch.setattr(call_module, "_FORMS", {})
     x, w = torch.zeros(6, 8, dtype=torch.bfloat16), torch.zeros(2, 16, 8, dtype=torch.bfloat16)
@@ -174,6 +191,9 @@ def test_a_known_form_does_not_let_a_wrong_argument_pass(monkeypatch):
     ):
         with pytest.raises(ArgumentError, match=says):
             call_module.forward_call(*arguments)
+    call_module.forward_call(x, w, offs, None, None, num_sms=2)
+    with pytest.raises(ArgumentError, match=r"num_sms must be an int of at least 2, .* got 2\.0"):
+        call_module.forward_call(x, w, offs, None, None, num_sms=2.0)
 
 
 def test_only_so_many_forms_are_kept(monkeypatch):

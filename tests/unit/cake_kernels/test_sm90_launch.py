@@ -9,8 +9,9 @@ import torch
 
 from cake_kernels import registry
 from cake_kernels.errors import ArgumentError, DriverError
+from cake_kernels.grouped_gemm.call import MIN_SMS
 from cake_kernels.grouped_gemm.sm90 import launch
-from cake_kernels.grouped_gemm.sm90.config import Kernel
+from cake_kernels.grouped_gemm.sm90.config import NARROW, Kernel, kernels
 
 from .sm90_configs import NARROW_PAIR, STRAIGHT_PAIR
 
@@ -158,6 +159,71 @@ def test_no_more_clusters_are_launched_than_are_resident(loaded):
     assert loaded[0].fake.shape[0] == (132, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("config", "num_sms", "ctas"),
+    [
+        *((NARROW_PAIR, *one) for one in ((2, 2), (3, 2), (37, 36), (100, 100), (132, 132), (1000, 132), (None, 132))),
+        *((NARROW, *one) for one in ((2, 2), (3, 3), (37, 37), (66, 66), (67, 66), (None, 66))),
+    ],
+)
+def test_a_launch_has_at_most_num_sms_ctas_in_whole_clusters(loaded, config, num_sms, ctas):
+    x = torch.empty(1, 8, dtype=torch.bfloat16).expand(40_000, 8)
+    w, out = torch.empty(1, 512, 8, dtype=torch.bfloat16), torch.empty(40_000, 512, dtype=torch.bfloat16)
+
+    launch.prepare("fwd", x, w, OFFS[:1], out, accumulate=False, num_sms=num_sms, config=config)
+
+    fake = loaded[0].fake
+    assert fake.shape == ((ctas, 1, 1), (384, 1, 1), (config.cluster_size, 1, 1))
+    assert fake.problem.pace == PACE[ctas // config.cluster_size].data_ptr()
+
+
+@pytest.mark.parametrize(("num_sms", "ctas"), [(20, 20), (100, 36)])
+def test_num_sms_launches_no_more_clusters_than_there_can_be_tiles(loaded, num_sms, ctas):
+    a, b, out = operands("fwd")
+
+    launch.prepare("fwd", a, b, OFFS, out, accumulate=False, num_sms=num_sms, config=NARROW_PAIR)
+
+    assert loaded[0].fake.shape[0] == (ctas, 1, 1)
+
+
+@pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
+def test_each_num_sms_has_a_route_of_its_own_and_all_have_one_kernel(loaded, op):
+    a, b, out = operands(op)
+
+    for num_sms in (None, 2, 20, 1000, 2, None):
+        launch.prepare(op, a, b, OFFS, out, accumulate=False, num_sms=num_sms)
+
+    assert launch._route.cache_info().misses == 4
+    assert len({asked.kernel for asked in loaded}) == 1
+
+
+@pytest.mark.parametrize(("num_sms", "sums"), [(2, 0), (4, 2), (20, 18), (40, 29), (None, 75)])
+def test_the_workspace_is_sized_by_the_clusters_that_num_sms_leaves(loaded, num_sms, sums):
+    a, b, out = operands("wgrad")
+    config = replace(STRAIGHT_PAIR, tail="slots")
+
+    made = launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, num_sms=num_sms, config=config)
+
+    # C clusters and ten tiles: min(10, C - 1) + C - 1 partial sums.
+    assert made.workspace.slots.shape == (sums, 2, 2, 128 * 192)
+    assert made.workspace.tickets.shape == (sums, 2, 2)
+
+
+def test_a_call_takes_no_workspace_that_was_left_by_another_number_of_clusters(loaded):
+    a, b, out = operands("wgrad")
+    config = replace(STRAIGHT_PAIR, tail="slots")
+
+    def workspace(num_sms):
+        return launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, num_sms=num_sms, config=config).workspace
+
+    whole, part = workspace(None), workspace(20)
+
+    assert part is not whole
+    assert workspace(None) is whole
+    assert workspace(1000) is whole
+    assert workspace(20) is workspace(21) is part
+
+
 @pytest.mark.parametrize(("tail", "clusters"), [("plain", 10), ("whole", 10), ("slots", 66), ("atomics", 66)])
 def test_a_tail_may_be_split_over_more_clusters_than_there_are_tiles(loaded, tail, clusters):
     a, b, out = operands("wgrad")
@@ -281,6 +347,17 @@ def test_each_program_launches_a_kernel_that_it_lists(loaded, program):
     a, b, out = operands(program.op)
     out = out.float() if program.out_dtype == "fp32" else out
 
-    program.prepare(a, b, OFFS, out, accumulate=program.op == "wgrad")
+    program.prepare(a, b, OFFS, out, accumulate=program.op == "wgrad", num_sms=None)
 
     assert loaded[0].kernel.build in program.builds()
+
+
+@pytest.mark.parametrize("program", registry.programs(), ids=lambda program: program.stem)
+def test_the_fewest_sms_that_a_call_may_be_given_run_a_cluster_of_each_kernel(loaded, program):
+    a, b, out = operands(program.op)
+    out = out.float() if program.out_dtype == "fp32" else out
+
+    program.prepare(a, b, OFFS, out, accumulate=False, num_sms=MIN_SMS)
+
+    assert loaded[0].fake.shape[0] == (MIN_SMS, 1, 1)
+    assert max(kernel.config.cluster_size for kernel in kernels(program.op, program.out_dtype, program.variant)) <= 2
