@@ -103,9 +103,10 @@ def test_a_wrong_arm_has_no_time_and_the_other_has() -> None:
 
 
 def test_an_arm_that_is_wrong_after_it_was_timed_loses_its_times() -> None:
-    # calls: the check, then a warm-up and three iterations in each of two modes; the tenth is the second check
-    spoil = lambda call, out: out.fill_(math.nan) if call > 10 else None  # noqa: E731
-    late = lambda call, out: out.fill_(math.nan) if call >= 10 else None  # noqa: E731
+    # calls: the check, then a warm-up and three iterations in each of two modes, in the second mode one more ahead of
+    # them; the eleventh is the second check
+    spoil = lambda call, out: out.fill_(math.nan) if call > 11 else None  # noqa: E731
+    late = lambda call, out: out.fill_(math.nan) if call >= 11 else None  # noqa: E731
     arms = {"baseline": FakeArm("cublas_loop", spoil=spoil), "new": FakeArm("torch_grouped_mm", spoil=late)}
     bench, _ = bench_of(plan_of(ranks=1), arms=arms)
 
@@ -146,6 +147,28 @@ def test_an_arm_that_cannot_do_the_case_says_why() -> None:
         ("baseline", "measured", ""),
         ("new", "unsupported", "needs a GPU"),
     }
+
+
+def test_back_to_back_the_first_timed_call_is_enqueued_behind_another() -> None:
+    log: list[str] = []
+
+    class Device(QuietDevice):
+        def synchronize(self) -> None:
+            log.append("wait")
+
+    def timed(index: int, arm: str) -> int:
+        log.append("timed")
+        return 100 + index
+
+    arm = FakeArm("cublas_loop", spoil=lambda call, out: log.append("call"))
+    arms = {"baseline": arm, "new": arm}
+    bench, _ = bench_of(plan_of(ranks=1), arms=arms, device=Device(), timer=FunctionTimer(timed))
+
+    played(bench, "baseline")
+
+    steps = "".join({"wait": "w", "call": "c", "timed": "t"}[step] for step in log)
+    pre_sleep, back_to_back = "cw" + "ct" * 3, "cwc" + "ct" * 3
+    assert pre_sleep + back_to_back in steps
 
 
 def test_an_arm_that_another_rank_cannot_time_has_no_time_here_either() -> None:
