@@ -69,6 +69,15 @@ def block(step: Callable[[], object]) -> tuple[float, int]:
     return median(times[SKIPPED:]), torch.cuda.max_memory_allocated()
 
 
+def kernels(step: Callable[[], object]) -> list[tuple[str, float]]:
+    """Return the kernels of one step and the milliseconds that each takes in all, the longest first."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        step()
+        torch.cuda.synchronize()
+    times = [(row.key, row.self_device_time_total / 1000) for row in seen.key_averages()]
+    return sorted((time for time in times if time[1] > 0), key=lambda time: -time[1])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the comparison."""
     parser = argparse.ArgumentParser(
@@ -79,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hidden", type=int, default=6144)
     parser.add_argument("--intermediate", type=int, default=2048)
     parser.add_argument("--balanced", action="store_true", help="equal groups instead of ragged ones")
+    parser.add_argument("--kernels", action="store_true", help="and the kernels of one more step of each")
     parser.add_argument("--check", action="store_true", help="one step of each on any device: compare the outputs")
     options = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -112,6 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name:20} {median(times[name]):9.3f} ms   peak {peaks[name] / 2**30:.2f} GiB")
     ratios = [b / a for a, b in zip(times["cake_kernels"], times["torch._grouped_mm"], strict=True)]
     print(f"torch / ours {median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
+    for name, step in steps.items() if options.kernels else ():
+        print(f"{name}, ms of each kernel in one step")
+        for kernel, milliseconds in kernels(step):
+            print(f"{milliseconds:9.3f}  {kernel[:100]}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def _title(table: Table) -> str:
     protocol = (
         f"{len(run.done)} of {plan.rounds} rounds, load order {plan.order}; {plan.iterations} iterations; {plan.ranks}"
         f" {'rank' if plan.ranks == 1 else 'ranks'}, {processes}; timer {escape(plan.timer)}; seed {plan.seed};"
-        f" revision {escape(run.revision)}; method {run.method_version}"
+        f" revision {escape(run.revision)}; method {run.method_version}; run {escape(run.run_id)}"
     )
     return f"## Rounds: {arms}\n\n{protocol}."
 
