@@ -78,7 +78,7 @@ def _beside(table: Table) -> str:
         "least_paired": "smallest in reach",
         "baseline": "baseline loaded first: ms, ms, speedup",
         "new": "new loaded first: ms, ms, speedup",
-        "lag1": "lag-1 of baseline, new, ratio",
+        "lag1": "lag-1 of baseline, new, pairs",
     }
     return pipe_table(headers, [_beside_row(cell) for cell in table.cells])
 
