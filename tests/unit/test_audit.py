@@ -14,7 +14,9 @@ from harness.cli import main
 TOP = Path(__file__).parents[2]
 RUBIN = (TOP / "tests" / "data" / "published" / "rubin.md").read_text()
 HEAD, ROWS = RUBIN[: RUBIN.index("### Rubin")], RUBIN[RUBIN.index("### Rubin") :]
-OURS = sorted([*(TOP / "tests" / "golden" / "report").glob("*.md"), *(TOP / "reports" / "h200").rglob("*.md")])
+PAGES = sorted([*(TOP / "tests" / "golden" / "report").glob("*.md"), *(TOP / "reports" / "h200").rglob("*.md")])
+OURS = [path for path in PAGES if path.read_text().startswith("# Grouped GEMM: ")]  # the others have no geomeans
+ROUNDS = [path for path in PAGES if path.read_text().startswith("## Rounds: ")]
 NUMBERS = list(re.finditer(r"\d+(?:\.\d+)?", HEAD))
 SUMMARY = HEAD.index("| GPU |")
 
@@ -255,6 +257,14 @@ def test_our_own_reports_agree_with_themselves(path: Path) -> None:
     assert contradictions(found) == []
     checks = {finding.check for finding in found.graded(Grade.AGREES)}
     assert {"geomean", "lowest", "highest", "count", "count of rows", "row in a list", "geomean said"} <= checks
+
+
+@pytest.mark.parametrize("path", ROUNDS, ids=lambda p: str(p.relative_to(TOP)))
+def test_our_own_tables_of_rounds_contradict_nothing(path: Path) -> None:
+    found = audit(path.read_text())
+
+    assert contradictions(found) == []
+    assert found.graded(Grade.AGREES)
 
 
 @pytest.mark.parametrize(

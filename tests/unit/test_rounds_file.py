@@ -225,3 +225,11 @@ def test_the_committed_schema_is_that_of_the_models() -> None:
         SCHEMA.write_text(text)
 
     assert SCHEMA.read_text() == text
+
+
+COMMITTED = sorted((Path(__file__).parents[2] / "reports" / "h200" / "rounds").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_every_committed_file_of_rounds_loads_and_writes_the_same_bytes(path: Path) -> None:
+    assert file.dumps(file.load(path)) == path.read_text()
