@@ -115,12 +115,15 @@ class Config:
                 f"name of a configuration must look like 256x192_c1x2_s3_b8_swap_l16_slots, got {name!r}"
             )
         keys = ("tile_m", "tile_n", "cluster_m", "cluster_n", "stages", "band")
-        return cls(
+        made = cls(
             **dict(zip(keys, map(int, found.groups()[:6]), strict=True)),
             swap=found[7] is not None,
             looks=int(found[8] or 0),
             tail=found[9] or "plain",  # type: ignore[arg-type]
         )
+        if made.name != name:
+            raise ArgumentError(f"name of this configuration must be written {made.name}, got {name!r}")
+        return made
 
     @property
     def name(self) -> str:

@@ -286,6 +286,12 @@ def test_what_is_no_name_of_a_configuration_is_refused(name):
         Config.named(name)
 
 
+@pytest.mark.parametrize("other", ["128x256_c1x1_s3_b08", "128x256_c1x1_s3_b8_l0", "0128x256_c1x1_s3_b8"])
+def test_a_configuration_has_one_name(other):
+    with pytest.raises(ArgumentError, match=f"must be written 128x256_c1x1_s3_b8, got {other!r}"):
+        Config.named(other)
+
+
 @pytest.mark.parametrize(
     ("tail", "number", "splits", "variant"),
     [
