@@ -40,8 +40,6 @@ class Form:
         [M, N], [M, K] or [E, N, K].
     has_aligned_strides
         Whether the operands' outer strides are such that a CUDA program can address them.
-    has_singles
-        Whether the first dimension of an operand or of the output is 1, where torch allows any stride.
     num_sms
         The most SMs that a launch may occupy; ``None``: all.
     """
@@ -56,7 +54,6 @@ class Form:
     E: int
     out_shape: tuple[int, ...]
     has_aligned_strides: bool
-    has_singles: bool
     num_sms: int | None
 
     def problem(self) -> Problem:
@@ -274,7 +271,7 @@ def _known(
     for name, value in (("N", N), ("K", K)):
         if value < 1:
             raise ArgumentError(f"{name} must be >= 1, got {value}")
-    if M > MAX_ROWS:
+    if isinstance(M, int) and M > MAX_ROWS:  # of a symbol, what runs later asks
         raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {M}")
     form = Form(
         op=op,
@@ -287,7 +284,6 @@ def _known(
         E=E,
         out_shape=out_shape,
         has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
-        has_singles=1 in (a.shape[0], b.shape[0], out_shape[0]),
         num_sms=num_sms,
     )
     if key != (None,):
@@ -381,7 +377,8 @@ def _check_alignment(name: str, tensor: torch.Tensor) -> None:
 
 def _odd_strides(tensor: torch.Tensor) -> bool:
     unit = ALIGNMENT_BYTES // tensor.element_size()
-    return any(size > 1 and stride % unit for size, stride in zip(tensor.shape[:-1], tensor.stride(), strict=False))
+    # Strides first: where a call is traced, a size may be a symbol without a value.
+    return any(stride % unit and size > 1 for size, stride in zip(tensor.shape[:-1], tensor.stride(), strict=False))
 
 
 def _addresses(tensor: torch.Tensor) -> range:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from typing import NoReturn
 
 import torch
 
@@ -23,7 +24,8 @@ class Prepared:
     """A call bound to its tensors; made by the ``prepare_`` functions of :mod:`cake_kernels.grouped_gemm`.
 
     Stands while the addresses, shapes and strides of its tensors do. Their values may change in place between
-    launches, those of ``offs`` or ``indptr`` too. One thread at a time may use it.
+    launches, those of ``offs`` or ``indptr`` too. One thread at a time may use it. It is bound to addresses, so that it
+    cannot be copied or pickled: that is a ``TypeError``.
 
     Attributes
     ----------
@@ -52,6 +54,12 @@ class Prepared:
         """
         self.enqueue()
         return self.out
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(
+            "a Prepared must not be copied or pickled, since a copy would write where this one writes; prepare the call"
+            " again with the copied tensors"
+        )
 
 
 def prepare(call: Call, *, deterministic: bool) -> Prepared:
@@ -85,7 +93,7 @@ def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callab
         return partial(_write_what_no_row_gives, out, accumulate=form.accumulate)
     device = form.device.index
     a, b, written = call.a, call.b, out
-    if form.has_singles:
+    if 1 in (form.M, form.E):  # the first dimension of each
         a, b, written = map(_with_legal_strides, (a, b, written))
     if torch.cuda.current_device() == device:
         launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate, num_sms=form.num_sms)

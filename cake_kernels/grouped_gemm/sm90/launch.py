@@ -85,6 +85,9 @@ _Key = tuple[str, int, int, int | None, int]
 _FREE: dict[_Key, Workspace] = {}
 """Workspaces whose launch is gone, one for each kind and stream: the next call there need not zero one anew."""
 
+_MOST_FREE = 16
+"""So many free workspaces are dropped before another one is allocated; each is up to 52 MB of device memory."""
+
 
 class _Bound:
     """A launch with its arguments. Once it is gone, these and its workspace are free for the next call.
@@ -183,6 +186,8 @@ class _Route:
             workspace = _FREE.pop(key, None)
             if workspace is not None:
                 return workspace, key
+            if len(_FREE) >= _MOST_FREE:
+                _FREE.clear()
         return Workspace.of(self.config, clusters=self.clusters, tiles=self.tiles, device=self.device), key
 
 

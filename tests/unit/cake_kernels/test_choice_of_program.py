@@ -320,6 +320,18 @@ def test_one_row_or_expert_has_no_stride_and_a_program_gets_the_packed_one(gpu, 
     assert returned is out
 
 
+@pytest.mark.parametrize(("rows", "experts"), [(1, 2), (6, 1)])
+def test_one_row_beside_many_experts_and_one_expert_of_many_rows_are_packed_too(gpu, monkeypatch, rows, experts):
+    has(monkeypatch, gpu.program("fwd"))
+    x, w, out = on_cuda(rows, 8), on_cuda(experts, 16, 8), on_cuda(rows, 16)
+    x, w, out = (t.as_strided(t.shape, (3, *t.stride()[1:])) if t.shape[0] == 1 else t for t in (x, w, out))
+
+    grouped_gemm.forward(x, w, on_cuda(experts, dtype=torch.int32), out=out)
+
+    (given,) = gpu.prepared
+    assert [t.stride(0) for t in (given.a, given.b, given.out)] == [8, 128, 16]
+
+
 def test_on_a_cpu_any_address_and_stride_will_do():
     x = torch.zeros(6 * 9 + 1, dtype=BF16)[1:].view(6, 9)[:, :7]
     w, offs = torch.zeros(2, 5, 7, dtype=BF16), torch.tensor([2, 6], dtype=torch.int32)

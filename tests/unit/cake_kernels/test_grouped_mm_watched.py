@@ -3,6 +3,7 @@ import torch
 from functorch.compile import aot_function, nop
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cake_kernels import grouped_mm
@@ -224,6 +225,24 @@ def test_a_traced_step_is_our_three_operators_and_gives_the_same_bits(tracing_mo
         OPS.grouped_mm_wgrad.default,
     ]
     assert same(traced(p.x, p.w, p.offs, p.g), gradients(grouped_mm, p))
+
+
+@pytest.mark.parametrize("rows", ["of a mask", "of a number"])
+def test_the_number_of_rows_may_be_a_symbol_without_a_value(rows):
+    p = Inputs()
+    env = ShapeEnv(allow_dynamic_output_shape_ops=True, allow_scalar_outputs=True)
+
+    real = (*p.leaves(), p.offs)
+    with FakeTensorMode(shape_env=env) as fake:
+        x, w, offs = map(fake.from_tensor, real)
+        mask = torch.empty(p.M, dtype=torch.bool)
+        chosen = x[mask] if rows == "of a mask" else torch.empty(mask.sum().item(), p.K, dtype=BF16)
+        y = grouped_mm(chosen, w, offs)
+        y.backward(torch.empty_like(y))
+
+    assert not isinstance(y.shape[0], int)
+    assert y.shape == (chosen.shape[0], p.N)
+    assert w.grad.shape == p.w.shape
 
 
 def test_traced_ahead_of_time_it_gives_the_same_bits():

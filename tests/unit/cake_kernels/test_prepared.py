@@ -1,5 +1,7 @@
+import copy
 import gc
 import math
+import pickle
 import weakref
 
 import pytest
@@ -119,6 +121,14 @@ def test_no_gradient_flows_through_a_launch(name):
     prepared = prepare(a.requires_grad_(), b.requires_grad_(), int32(5, 5, 11))
 
     assert not prepared.launch().requires_grad
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_it_is_bound_to_addresses_and_so_is_neither_copied_nor_pickled(duplicate):
+    prepared = grouped_gemm.prepare_forward(randn(M, K), randn(E, N, K), int32(5, 5, 11))
+
+    with pytest.raises(TypeError, match=r"a Prepared must not be copied or pickled, .*; prepare the call again with"):
+        duplicate(prepared)
 
 
 def test_what_was_checked_once_is_known_by_its_form(monkeypatch):

@@ -224,6 +224,26 @@ def test_a_call_takes_no_workspace_that_was_left_by_another_number_of_clusters(l
     assert workspace(20) is workspace(21) is part
 
 
+def test_so_many_workspaces_lie_free_and_no_more_and_those_in_use_are_none_of_them(loaded):
+    a, b, out = operands("wgrad")
+    config = replace(STRAIGHT_PAIR, tail="slots")
+
+    def prepared(num_sms):
+        return launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, num_sms=num_sms, config=config)
+
+    alive = prepared(100)
+    kept = alive.workspace
+    free = []
+    for num_sms in range(4, 72, 2):
+        prepared(num_sms)
+        free.append(len(launch._FREE))
+
+    assert max(free) == launch._MOST_FREE
+    assert alive.workspace is kept
+    last = prepared(70).workspace
+    assert prepared(70).workspace is last
+
+
 @pytest.mark.parametrize(("tail", "clusters"), [("plain", 10), ("whole", 10), ("slots", 66), ("atomics", 66)])
 def test_a_tail_may_be_split_over_more_clusters_than_there_are_tiles(loaded, tail, clusters):
     a, b, out = operands("wgrad")
