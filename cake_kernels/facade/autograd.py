@@ -95,11 +95,11 @@ class _TakePlace(torch.autograd.Function):
     """Returns ``y``, with the gradient of ``place``."""
 
     @staticmethod
-    def forward(ctx: Any, y: torch.Tensor, place: torch.Tensor) -> torch.Tensor:  # noqa: ARG004 - autograd's signature
+    def forward(_ctx: Any, y: torch.Tensor, _place: torch.Tensor) -> torch.Tensor:
         return y.detach()  # no view, and of one version with y, which a selective checkpoint may hold
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> Any:  # noqa: ARG004 - autograd's signature
+    def backward(_ctx: Any, g: torch.Tensor) -> Any:
         return None, g
 
 

@@ -6,7 +6,7 @@ Nothing here reads a value from a device: shapes, types, strides and addresses a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -113,7 +113,7 @@ class Call(NamedTuple):
                 _check_alignment(name, tensor)
 
 
-_Key = tuple[object, ...]
+_Key = tuple[object, ...] | None
 
 _FORMS: dict[_Key, Form] = {}
 """The forms of earlier calls. Checking one takes longer on the host than launching it."""
@@ -237,14 +237,14 @@ def _check_num_sms(num_sms: object) -> None:
 def _key(
     op: Op, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, indptr: torch.Tensor | None, *options: object
 ) -> _Key:
-    """Return all that a form depends on; (None,) where a tensor is none of torch's own, which is checked each time."""
+    """Return all that a form depends on; ``None`` where a tensor is none of torch's own, which is checked each time."""
     ends = offs if indptr is None else indptr
     if ends is None or (offs is not None and indptr is not None):
-        return (None,)
+        return None
     parts: list[object] = [op, indptr is None, *options]
     for tensor in (a, b, ends):
         if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
-            return (None,)
+            return None
         parts += (tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
     return tuple(parts)
 
@@ -286,7 +286,7 @@ def _known(
         has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
         num_sms=num_sms,
     )
-    if key != (None,):
+    if key is not None:
         if len(_FORMS) >= _MOST_FORMS:
             _FORMS.clear()
         _FORMS[key] = form
@@ -295,7 +295,7 @@ def _known(
 
 def _ends(offs: torch.Tensor | None, indptr: torch.Tensor | None) -> torch.Tensor:
     """Return the ends of a call that was checked to have exactly one of the two."""
-    return indptr[1:] if offs is None else offs  # type: ignore[index]
+    return cast(torch.Tensor, offs if indptr is None else indptr[1:])
 
 
 def _with_output(call: Call) -> Call:

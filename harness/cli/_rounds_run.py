@@ -287,7 +287,7 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
     """
     heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
 
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal calls
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         for each in heard:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.arms import new_output
 from harness.model.case import OPS, Case
 from harness.model.measured_floor import closed_share, measured_floor
+from harness.model.run import Rates
 from harness.model.shape import Shape
 from harness.operands import make_operands
 from tests.unit.report_runs import rates
@@ -43,13 +44,13 @@ def test_without_an_empty_group_the_bytes_are_those_of_the_operands_and_outputs(
 
 
 @given(cases(), RATES, st.data())
-def test_more_rows_never_move_less_nor_take_less(case: Case, measured: object, data: st.DataObject) -> None:
+def test_more_rows_never_move_less_nor_take_less(case: Case, measured: Rates, data: st.DataObject) -> None:
     sizes = list(case.shape.group_sizes)
     sizes[data.draw(st.integers(0, len(sizes) - 1))] += data.draw(st.integers(1, 9))
     larger = resized(case, tuple(sizes))
 
     assert larger.min_bytes > case.min_bytes
-    assert measured_floor(larger, measured).ns >= measured_floor(case, measured).ns  # type: ignore[arg-type]
+    assert measured_floor(larger, measured).ns >= measured_floor(case, measured).ns
 
 
 @given(cases(), st.data())
@@ -64,15 +65,15 @@ def test_an_empty_group_costs_what_is_written_of_it_and_nothing_more(case: Case,
 
 
 @given(cases(least=1), RATES, st.integers(2, 9))
-def test_rates_that_are_k_times_as_high_give_a_floor_k_times_as_low(case: Case, measured: object, k: int) -> None:
-    read, mm = measured.plain_read, measured.dense_mm  # type: ignore[attr-defined]
+def test_rates_that_are_k_times_as_high_give_a_floor_k_times_as_low(case: Case, measured: Rates, k: int) -> None:
+    read, mm = measured.plain_read, measured.dense_mm
     faster = replace(
-        measured,  # type: ignore[type-var]
+        measured,
         plain_read=replace(read, amount=k * read.amount),
         dense_mm=replace(mm, amount=k * mm.amount),
     )
 
-    there, here = measured_floor(case, measured), measured_floor(case, faster)  # type: ignore[arg-type]
+    there, here = measured_floor(case, measured), measured_floor(case, faster)
 
     assert math.isclose(here.ns * k, there.ns, rel_tol=1e-12)
     assert here.binds == there.binds or math.isclose(there.bytes_ns, there.flops_ns, rel_tol=1e-12)

@@ -9,7 +9,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from ...errors import ArgumentError
 from ...registry import Build, Op, OutDtype, Problem, Variant
@@ -119,7 +119,7 @@ class Config:
             **dict(zip(keys, map(int, found.groups()[:6]), strict=True)),
             swap=found[7] is not None,
             looks=int(found[8] or 0),
-            tail=found[9] or "plain",  # type: ignore[arg-type]
+            tail=cast(Tail, found[9] or "plain"),
         )
         if made.name != name:
             raise ArgumentError(f"name of this configuration must be written {made.name}, got {name!r}")

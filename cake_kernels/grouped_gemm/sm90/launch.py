@@ -229,7 +229,7 @@ def prepare(
 
     With a configuration that splits the tail, this takes the workspace that an earlier call on the current stream has
     left, or allocates one and zeroes there what must be zeros; a launch must come after that. With ``atomics`` these
-    are all of less than C cluster tiles of fp32 for C clusters (26 MB for 66 of 256 x 384); with ``slots`` there are
+    are all of less than C cluster tiles of fp32 for C clusters (26 MB for 132 of 256 x 192); with ``slots`` there are
     less than 2 C, of which the tickets are zeroed. The launches of one prepared call share its workspace and must run
     one after the other, on one stream or ordered by events; the results of two at once are undefined, and so is all
     that comes after. So are those after a launch that was cut off. What is returned keeps the workspace to itself; on
