@@ -6,14 +6,13 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 from pydantic import ValidationError
 
 from harness import distributions
 from harness.distributions import Distribution
 from harness.errors import ShapesError, UnknownName, UsageError
-from harness.model.case import OPS, OUT_DTYPES, Case
+from harness.model.case import OPS, OUT_DTYPES, Case, matches
 from harness.model.run import SuiteCount
 from harness.model.shape import Shape
 from harness.shapes import Shapes
@@ -78,9 +77,9 @@ def select(all_cases: Sequence[Case], *, case_globs: Sequence[str] = (), ops: Se
             raise UsageError(f"op {op!r} matches no row; the operations there are: {there}")
     chosen = tuple(case for case in all_cases if not ops or case.op in ops)
     for glob in case_globs:
-        if not any(_matches(case, glob) for case in chosen):
+        if not any(matches(case.case_id, glob) for case in chosen):
             raise UsageError(_no_match(glob, chosen, all_cases))
-    return tuple(case for case in chosen if not case_globs or any(_matches(case, glob) for glob in case_globs))
+    return tuple(case for case in chosen if not case_globs or any(matches(case.case_id, glob) for glob in case_globs))
 
 
 def adhoc(text: str, ops: Sequence[str] | None = None) -> tuple[Case, ...]:
@@ -214,12 +213,8 @@ def _refuse_twins(all_cases: Sequence[Case]) -> None:
             raise UsageError(f"the row {case_id!r} of {suite!r} must stand once, got {count}; {advice}")
 
 
-def _matches(case: Case, glob: str) -> bool:
-    return fnmatchcase(case.name, glob) or fnmatchcase(case.case_id, glob)
-
-
 def _no_match(glob: str, chosen: Sequence[Case], all_cases: Sequence[Case]) -> str:
-    elsewhere = dict.fromkeys(case.op for case in all_cases if _matches(case, glob))
+    elsewhere = dict.fromkeys(case.op for case in all_cases if matches(case.case_id, glob))
     if elsewhere:
         return f"case {glob!r} matches no row of the chosen operations, only of: {', '.join(elsewhere)}"
     names = list(dict.fromkeys(name for case in chosen for name in (case.name, case.case_id)))

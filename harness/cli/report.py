@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from harness import plugins, runfile
 from harness.cli._gate import exit_code, fail_below
 from harness.errors import UsageError
+from harness.model.run import Run
 from harness.pages.summary import summarise
 
 
@@ -27,6 +29,13 @@ from harness.pages.summary import summarise
     "--new", metavar="ARM", help="The arm whose speedup is shown. Default: cake_nondet, cake_det, or the run's first."
 )
 @click.option("--against", multiple=True, metavar="ARM", help="Also compare with this arm; may be given again.")
+@click.option(
+    "--case",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    help="Only rows whose name matches, e.g. '*E4*'; may be given again.",
+)
 @click.option("--columns", metavar="COL[,COL]", help="Further columns of the per-row table; docs/report.md lists them.")
 @click.option("--what", default="", metavar="TEXT", help="What changed: a sentence under the title of the Markdown.")
 @click.option(
@@ -38,6 +47,7 @@ def command(
     form: str,
     new: str | None,
     against: tuple[str, ...],
+    globs: tuple[str, ...],
     columns: str | None,
     what: str,
     output: Path | None,
@@ -49,6 +59,7 @@ def command(
     Examples:
       cake-bench report reports/first.json
       cake-bench report --format csv -o first.csv reports/first.json
+      cake-bench report --case '*E4*' --against torch_grouped_mm reports/first.json
       cake-bench report --new cake_det --against cublas_loop --columns tflops,clock card-a.json card-b.json
 
     \b
@@ -61,7 +72,7 @@ def command(
     """
     if output is not None and output.exists() and any(output.samefile(path) for path in runs if path.exists()):
         raise UsageError(f"--output {output} is one of the run files; choose another name")
-    loaded = [runfile.load(path) for path in runs]
+    loaded = _only([runfile.load(path) for path in runs], globs)
     report = summarise(loaded, new=new, against=against)
     text = importlib.import_module(f"harness.pages.{form}").render_page(report, columns=_split(columns), what=what)
     if output is None:
@@ -69,6 +80,18 @@ def command(
     else:
         _write(output, text)
     return exit_code(loaded, report, fail_below)
+
+
+def _only(runs: Sequence[Run], globs: Sequence[str]) -> list[Run]:
+    """Return the runs with the rows that ``globs`` choose; a run without such a row is left out."""
+    if not globs:
+        return list(runs)
+    for glob in globs:
+        if not any(run.only([glob]).planned for run in runs):
+            raise UsageError(
+                f"--case {glob!r} matches no row of the runs; they name rows as {runs[0].planned[0]!r} does"
+            )
+    return [kept for run in runs if (kept := run.only(globs)).planned]
 
 
 def _split(columns: str | None) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from harness.errors import ShapesError
 from harness.model.shape import Shape
@@ -99,3 +100,9 @@ class Case:
         y, dx = 2 * s.M * s.N, 2 * s.M * s.K
         dw = BYTES_OF[self.out_dtype] * s.E * s.N * s.K
         return {"fwd": y, "dX": dx, "dW": dw}.get(self.op, y + dx + dw)
+
+
+def matches(case_id: str, glob: str) -> bool:
+    """Return whether ``glob`` matches a whole :attr:`Case.case_id` or the whole name in it; case counts."""
+    name = next(case_id.removeprefix(f"{op} ") for op in reversed(OPS) if case_id.startswith(f"{op} "))
+    return fnmatchcase(name, glob) or fnmatchcase(case_id, glob)

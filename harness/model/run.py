@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
 from harness.errors import RunFileError
-from harness.model.case import Case
+from harness.model.case import Case, matches
 from harness.model.machine import Machine
 from harness.model.sample import Samples
 
@@ -363,6 +363,19 @@ class Run:
             self._refuse_impossible_rates(rates)
         for row in self.rows:
             self._refuse_impossible(row, names)
+
+    def only(self, globs: Sequence[str]) -> Run:
+        """Return the run with those planned and measured rows whose name matches one of ``globs``."""
+
+        def keeps(key: str) -> bool:
+            _regime, _suite, case_id = key.split("/", 2)
+            return any(matches(case_id, glob) for glob in globs)
+
+        previous = self.previous
+        if previous:
+            previous = replace(previous, controls=tuple(filter(keeps, previous.controls)))
+        rows = tuple(row for row in self.rows if keeps(row_key(row.regime, row.case)))
+        return replace(self, planned=tuple(filter(keeps, self.planned)), rows=rows, previous=previous)
 
     def rates_of(self, machine: int) -> Rates | None:
         """Return the rates of the machine with this index; None where floors were not asked for."""

@@ -84,6 +84,43 @@ def test_the_table_pairs_new_with_the_baseline(cli: RunCli, capsys: pytest.Captu
     }
 
 
+def test_report_takes_the_rows_whose_name_matches(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast,slow", "--shape", "E=2,M=6,N=16,K=8,dist=balanced", "--op", "fwd,dX"))
+    capsys.readouterr()
+
+    def cases(*words: str) -> list[tuple[str, str]]:
+        assert cli("report", "--format", "json", *words, "reports/r.json") == 0
+        return [(row["op"], row["case"]) for row in json.loads(capsys.readouterr().out)["rows"]]
+
+    three, two = "E3 M8 N16 K8 balanced", "E2 M6 N16 K8 balanced"
+    assert sorted(cases()) == [("dX", two), ("dX", three), ("fwd", two), ("fwd", three)]
+    assert cases("--case", "*E2*") == [("fwd", two), ("dX", two)]
+    assert cases("--case", "dX E2*", "--case", "fwd E3*") == [("fwd", three), ("dX", two)]
+
+
+def test_report_says_which_rows_are_missing_among_those_that_match(
+    cli: RunCli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli(*run("--arm", "fast,slow", "--shape", "E=2,M=6,N=16,K=8,dist=balanced", "--time-limit", "0.000001s"))
+    capsys.readouterr()
+
+    assert cli("report", "--format", "json", "reports/r.json") == 0
+    assert len(json.loads(capsys.readouterr().out)["missing"]) == 1
+    assert cli("report", "--format", "json", "--case", "*E3*", "reports/r.json") == 0
+    assert json.loads(capsys.readouterr().out)["missing"] == []
+
+
+def test_report_refuses_a_name_that_matches_no_row(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*run("--arm", "fast"))
+    capsys.readouterr()
+
+    assert cli("report", "--case", "*E3*", "--case", "*E9*", "reports/r.json") == 2
+    assert (
+        "--case '*E9*' matches no row of the runs; they name rows as 'boost/adhoc/fwd E3 M8 N16 K8 balanced' does"
+        in capsys.readouterr().err
+    )
+
+
 def test_an_arm_that_fails_its_check_gives_five_and_its_reason(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(*run("--arm", "fast,wrong")) == 5
     assert "failed: wrong wrong: rel L2 1 is above" in capsys.readouterr().err
