@@ -20,9 +20,12 @@ import torch
 from cake_kernels import grouped_gemm, jit, registry
 from cake_kernels.build import builds_for
 from cake_kernels.device import facts
-from cake_kernels.grouped_gemm.sm90.config import Config
+from cake_kernels.grouped_gemm.sm90.config import Config, Kernel, Variant, choose, kernels
 from cake_kernels.grouped_gemm.sm90.launch import prepare
+from cake_kernels.grouped_gemm.sm90.plan import Plan, plan
+from cake_kernels.grouped_gemm.sm90.walk import walk
 from cake_kernels.offsets import ends_within
+from cake_kernels.registry import Op, OutDtype
 from harness.correctness import accumulation_limit
 
 DEVICE = torch.device(os.environ.get("CAKE_KERNELS_TEST_DEVICE", "cuda"))
@@ -32,6 +35,8 @@ cuda_only = pytest.mark.skipif(DEVICE.type != "cuda", reason="has no meaning for
 BF16, FP32 = torch.bfloat16, torch.float32
 OPS = (("fwd", BF16), ("dgrad", BF16), ("wgrad", BF16), ("wgrad", FP32))
 """Every (op, output type)."""
+
+DTYPES: dict[OutDtype, torch.dtype] = {"bf16": BF16, "fp32": FP32}
 
 REL_L2 = {BF16: 3e-3, FP32: 1e-4}
 """Most of ‖out - ref‖ / ‖ref‖. BF16: one rounding, 2^-8 / √3 = 2.3e-3 where it hurts most. FP32: long sums."""
@@ -246,6 +251,26 @@ class _Part:
 def ragged(sizes: Sequence[int], *, N: int, K: int, nobody: int = 0, seed: int = 0) -> Ragged:
     """Return a problem of groups of these sizes, followed by ``nobody`` rows of nobody."""
     return Ragged(offs_values=tuple(accumulate(sizes)), M=sum(sizes) + nobody, N=N, K=K, seed=seed)
+
+
+def kernels_of_slabs(*ops: Op) -> list[Kernel]:
+    """Return every kernel of ``ops``, all by default, that writes whole slabs and adds to nothing."""
+    made = [kernel for op in ops or ("fwd", "dgrad", "wgrad") for dtype in DTYPES for kernel in kernels(op, dtype)]
+    return [
+        kernel
+        for kernel in made
+        if kernel.whole_slabs and not kernel.accumulate and (kernel.op == "wgrad" or kernel.out_dtype == "bf16")
+    ]
+
+
+def planned(problem: Ragged, variant: Variant) -> Plan:
+    """Return the plan of the wgrad that the program launches for ``problem`` on this device."""
+    sizes = {"M": problem.M, "N": problem.N, "K": problem.K}
+    sms = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    config = choose("wgrad", **sizes, E=problem.E, variant=variant, sms=sms)
+    rows, columns = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
+    made = walk("wgrad", problem.offs_values, **sizes, cluster_rows=rows, cluster_columns=columns, band=config.band)
+    return plan(made, sms // config.cluster_size, split="gain" if variant == "det" else "no_room")
 
 
 def _accumulation_slack(n: int) -> float:

@@ -11,7 +11,20 @@ import torch
 
 from cake_kernels import grouped_gemm
 from cake_kernels.errors import NoProgramError
-from tests.gpu.ragged import BF16, DEVICE, FP32, OPS, Guarded, Ragged, bits, cuda_only, ragged, same_bits
+from tests.gpu.ragged import (
+    BF16,
+    DEVICE,
+    DTYPES,
+    FP32,
+    OPS,
+    Guarded,
+    Ragged,
+    bits,
+    cuda_only,
+    kernels_of_slabs,
+    ragged,
+    same_bits,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -33,6 +46,15 @@ def check(problem: Ragged, op: str, dtype: torch.dtype) -> None:
 @every_op
 def test_every_size_is_right_in_every_position(op, dtype, turn):
     check(ragged((*SIZES[turn:], *SIZES[:turn]), N=264, K=200), op, dtype)
+
+
+@cuda_only
+@pytest.mark.parametrize("turn", range(len(SIZES)))
+@pytest.mark.parametrize("kernel", kernels_of_slabs(), ids=lambda kernel: kernel.name)
+def test_every_size_is_right_in_every_position_with_every_kernel(kernel, turn):
+    problem = ragged((*SIZES[turn:], *SIZES[:turn]), N=768, K=640)
+
+    problem.assert_right(kernel.op, problem.computed(kernel.op, DTYPES[kernel.out_dtype], config=kernel.config))
 
 
 @pytest.mark.parametrize("sizes", [(128, 130, 65), (1, 7, 44, 127, 129, 16333), (1,) * 70])

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from cake_kernels.grouped_gemm.sm90.config import CONFIGS, Kernel, choose, kernels, whole_slabs
-from tests.gpu.ragged import BF16, FP32, OPS, Guarded, Ragged, ragged, same_bits
+from tests.gpu.ragged import DTYPES, FP32, OPS, Guarded, Ragged, ragged, same_bits
 
 pytestmark = pytest.mark.gpu
 
-DTYPES = {"bf16": BF16, "fp32": FP32}
 KERNELS = [kernel for op, dtype in OPS for kernel in kernels(op, "fp32" if dtype is FP32 else "bf16")]
 SIZES = (300, 0, 17, 1283, 64, 192, 0, 1, 385, 513, 2)
 NOBODY = 100

@@ -8,15 +8,12 @@ import torch
 
 from cake_kernels import grouped_gemm, grouped_mm
 from cake_kernels.grouped_gemm.sm90 import launch
-from cake_kernels.grouped_gemm.sm90.config import Kernel, choose, kernels, whole_slabs
-from cake_kernels.grouped_gemm.sm90.plan import Plan, plan
-from cake_kernels.grouped_gemm.sm90.walk import walk
+from cake_kernels.grouped_gemm.sm90.config import kernels, whole_slabs
 from harness.probe import Spin
-from tests.gpu.ragged import BF16, DEVICE, FP32, Guarded, Ragged, cuda_only, ragged, same_bits
+from tests.gpu.ragged import BF16, DEVICE, DTYPES, FP32, Guarded, Ragged, cuda_only, planned, ragged, same_bits
 
 pytestmark = pytest.mark.gpu
 
-DTYPES = {"bf16": BF16, "fp32": FP32}
 RUNS = 1000
 RUNS_BESIDE_OTHERS = 50
 SPINS = 8
@@ -59,16 +56,6 @@ def run(made: launch._Bound) -> None:
     made(torch.cuda.current_stream().cuda_stream)
 
 
-def planned(problem: Ragged) -> Plan:
-    """Return the plan of the program's launch on this device."""
-    sizes = {"M": problem.M, "N": problem.N, "K": problem.K}
-    config = choose("wgrad", **sizes, E=problem.E, variant="nondet")
-    kernel = Kernel(op="wgrad", out_dtype="bf16", accumulate=False, whole_slabs=True, config=config)
-    rows, columns = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
-    made = walk("wgrad", problem.offs_values, **sizes, cluster_rows=rows, cluster_columns=columns, band=config.band)
-    return plan(made, launch._resident(kernel, torch.cuda.current_device()).clusters, split="no_room")
-
-
 def change(held: Ragged, new: Ragged) -> None:
     """Write the values of ``new`` where those of ``held`` are."""
     held.x.copy_(new.x)
@@ -79,7 +66,7 @@ def change(held: Ragged, new: Ragged) -> None:
 @cuda_only
 @pytest.mark.parametrize("problem", [small(), several_waves()], ids=["less than a wave", "several waves"])
 def test_these_problems_are_split(problem):
-    assert planned(problem).placement == "split"
+    assert planned(problem, "nondet").placement == "split"
 
 
 @pytest.mark.parametrize(
