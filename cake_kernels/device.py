@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -50,3 +51,8 @@ def facts(index: int) -> DeviceFacts:
         l2_bytes=props.L2_cache_size,
         smem_bytes=props.shared_memory_per_block_optin,
     )
+
+
+def made_current(index: int) -> AbstractContextManager[object]:
+    """Return a context in which CUDA device ``index`` is the current one; where it is, that costs next to nothing."""
+    return nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index)

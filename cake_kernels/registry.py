@@ -57,8 +57,15 @@ class Launch(Protocol):
         """Write the output that the launch is bound to. ``stream`` is torch's ``Stream.cuda_stream``."""
 
 
-class Prepare(Protocol):
-    """Binds a program to its tensors, whose addresses, shapes and strides then stand; their values are free."""
+class Route(Protocol):
+    """A program for tensors of one form, all of it settled but their addresses. Any device may be the current one."""
+
+    def bind(self, a: int, b: int, offs: int, out: int) -> Launch:
+        """Return the launch over the memory at these addresses; it keeps alive nothing but its own workspace."""
+
+
+class FindRoute(Protocol):
+    """Settles a program for calls whose tensors have the types, shapes and strides of these, on the current device."""
 
     def __call__(
         self,
@@ -69,10 +76,10 @@ class Prepare(Protocol):
         *,
         accumulate: bool,
         num_sms: int | None,
-    ) -> Launch:
-        """Return the launch that writes ``out``; it keeps alive no tensor but its own workspace.
+    ) -> Route:
+        """Return the route to launches that write ``out``; it keeps none of the tensors.
 
-        ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked. The launch occupies at most
+        ``a``, ``b`` are x, w (fwd), g, w (dgrad), g, x (wgrad), already checked. A launch occupies at most
         ``num_sms`` SMs, at least 2; ``None``: as many as it likes.
         """
 
@@ -114,8 +121,8 @@ class Program:
         ``det``: bitwise the same from run to run. ``nondet``: the order of a sum may differ.
     refuse
         Returns why the program cannot do a problem of its own op, architecture and output type, or None.
-    prepare
-        Binds it to tensors; what that returns runs it.
+    route
+        Settles it for a form of calls; what that returns binds it to memory.
     builds
         Every kernel that it may launch. Two programs may list the same one.
     """
@@ -126,7 +133,7 @@ class Program:
     arch: str
     out_dtype: OutDtype
     refuse: Callable[[Problem], str | None]
-    prepare: Prepare
+    route: FindRoute
     builds: Callable[[], tuple[Build, ...]]
 
     def why_not(self, problem: Problem) -> str | None:
@@ -178,12 +185,11 @@ def find(problem: Problem, variant: Variant, among: tuple[Program, ...] | None =
         There is none; the message has each program's reason. Another variant is never taken instead.
     """
     known = programs() if among is None else among
-    refused = reasons(problem, variant, known)
     for program in known:
-        if program.stem not in refused:
+        if program.variant == variant and program.why_not(problem) is None:
             return program
     raise NoProgramError(
-        f"{_sentence(problem, variant, refused)};"
+        f"{_sentence(problem, variant, reasons(problem, variant, known))};"
         " the executable contract, slow and on any device, is cake_kernels.grouped_gemm.reference"
     )
 

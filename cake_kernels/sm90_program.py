@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .registry import Build, Launch, Op, OutDtype, Problem, Program, Variant
+from .registry import Build, Op, OutDtype, Problem, Program, Route, Variant
 
 if TYPE_CHECKING:
     import torch
@@ -27,11 +27,10 @@ def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
     """Return the program of an operation, a variant and an output type."""
 
     def refuse(problem: Problem) -> str | None:
-        from .grouped_gemm.sm90.config import refuse
+        reason: str | None = _module("config").refuse(problem)
+        return reason
 
-        return refuse(problem)
-
-    def prepare(
+    def route(
         a: torch.Tensor,
         b: torch.Tensor,
         offs: torch.Tensor,
@@ -39,16 +38,14 @@ def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
         *,
         accumulate: bool,
         num_sms: int | None,
-    ) -> Launch:
-        launch: Launch = _launch_module().prepare(
+    ) -> Route:
+        found: Route = _module("launch").route(
             op, a, b, offs, out, accumulate=accumulate, num_sms=num_sms, variant=variant
         )
-        return launch
+        return found
 
     def builds() -> tuple[Build, ...]:
-        from .grouped_gemm.sm90.config import kernels
-
-        return tuple(kernel.build for kernel in kernels(op, out_dtype, variant))
+        return tuple(kernel.build for kernel in _module("config").kernels(op, out_dtype, variant))
 
     return Program(
         stem=stem(op, variant, out_dtype),
@@ -57,12 +54,12 @@ def program(op: Op, variant: Variant, out_dtype: OutDtype) -> Program:
         arch=ARCH,
         out_dtype=out_dtype,
         refuse=refuse,
-        prepare=prepare,
+        route=route,
         builds=builds,
     )
 
 
 @cache
-def _launch_module() -> Any:
+def _module(name: str) -> Any:
     """Import it once: an import statement costs a microsecond in each call."""
-    return import_module(".grouped_gemm.sm90.launch", __package__)
+    return import_module(f".grouped_gemm.sm90.{name}", __package__)

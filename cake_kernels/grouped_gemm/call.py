@@ -5,7 +5,7 @@ Nothing here reads a value from a device: shapes, types, strides and addresses a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 import torch
@@ -13,7 +13,7 @@ import torch
 from ..device import facts
 from ..errors import ArgumentError
 from ..offsets import MAX_ROWS, given_ends
-from ..registry import Op, OutDtype, Problem
+from ..registry import Op, OutDtype, Problem, Route, Variant
 
 ALIGNMENT_BYTES = 16
 """What base addresses and outer strides are multiples of on CUDA."""
@@ -42,6 +42,10 @@ class Form:
         Whether the operands' outer strides are such that a CUDA program can address them.
     num_sms
         The most SMs that a launch may occupy; ``None``: all.
+    routes
+        What calls on CUDA have found, by variant and by the strides of their output.
+    others
+        What :meth:`of_rows` has returned, by M.
     """
 
     op: Op
@@ -55,6 +59,39 @@ class Form:
     out_shape: tuple[int, ...]
     has_aligned_strides: bool
     num_sms: int | None
+    routes: dict[tuple[Variant, tuple[int, ...]], Route] = field(default_factory=dict)
+    others: dict[int, Form] = field(default_factory=dict)
+
+    def of_rows(self, M: int) -> Form:
+        """Return the form of calls that differ from these by the number of rows alone, both at least 2 unless equal.
+
+        Raises
+        ------
+        ArgumentError
+            There are too many rows.
+        """
+        if M == self.M:
+            return self
+        known = self.others.get(M)
+        if known is not None:
+            return known
+        _check_rows(M)
+        if len(self.others) >= _MOST_ROWS:
+            self.others.clear()
+        form = self.others[M] = Form(
+            op=self.op,
+            out_dtype=self.out_dtype,
+            accumulate=self.accumulate,
+            device=self.device,
+            M=M,
+            N=self.N,
+            K=self.K,
+            E=self.E,
+            out_shape=self.out_shape if self.op == "wgrad" else (M, self.out_shape[1]),
+            has_aligned_strides=self.has_aligned_strides,
+            num_sms=self.num_sms,
+        )
+        return form
 
     def problem(self) -> Problem:
         """Return what the choice of a CUDA program depends on."""
@@ -116,9 +153,12 @@ class Call(NamedTuple):
 _Key = tuple[object, ...] | None
 
 _FORMS: dict[_Key, Form] = {}
-"""The forms of earlier calls. Checking one takes longer on the host than launching it."""
+"""Of earlier calls, one form of each key. Checking one takes longer on the host than launching it."""
 
-_MOST_FORMS = 4096
+_MOST_FORMS = 1024
+
+_MOST_ROWS = 64
+"""So many numbers of rows of a key are kept beside the first."""
 
 
 def forward_call(
@@ -134,7 +174,9 @@ def forward_call(
     _check_num_sms(num_sms)
     key = _key("fwd", x, w, offs, indptr, num_sms)
     form = _FORMS.get(key)
-    if form is None:
+    if form is not None:
+        form = form.of_rows(x.shape[0])
+    else:
         _check_operand("x", x, "[M, K]")
         _check_operand("w", w, "[E, N, K]")
         (M, K), (E, N, _) = x.shape, w.shape
@@ -159,7 +201,9 @@ def dgrad_call(
     _check_num_sms(num_sms)
     key = _key("dgrad", g, w, offs, indptr, num_sms)
     form = _FORMS.get(key)
-    if form is None:
+    if form is not None:
+        form = form.of_rows(g.shape[0])
+    else:
         _check_operand("g", g, "[M, N]")
         _check_operand("w", w, "[E, N, K]")
         (M, N), (E, _, K) = g.shape, w.shape
@@ -192,7 +236,9 @@ def wgrad_call(
     _check_num_sms(num_sms)
     key = _key("wgrad", g, x, offs, indptr, num_sms, out_dtype, accumulate)
     form = _FORMS.get(key)
-    if form is None:
+    if form is not None:
+        form = form.of_rows(g.shape[0])
+    else:
         _check_operand("g", g, "[M, N]")
         _check_operand("x", x, "[M, K]")
         (M, N), (_, K) = g.shape, x.shape
@@ -237,19 +283,47 @@ def _check_num_sms(num_sms: object) -> None:
 def _key(
     op: Op, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, indptr: torch.Tensor | None, *options: object
 ) -> _Key:
-    """Return all that a form depends on; ``None`` where a tensor is none of torch's own, which is checked each time."""
+    """Return all that a form depends on but its rows, of which it says whether there are none, one or more.
+
+    ``None`` where a tensor is none of torch's own or has not the right number of dimensions: such is checked each time.
+    """
     ends = offs if indptr is None else indptr
     if ends is None or (offs is not None and indptr is not None):
         return None
-    parts: list[object] = [op, indptr is None, *options]
-    for tensor in (a, b, ends):
-        if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
+    if not (type(a) in _PLAIN and type(b) in _PLAIN and type(ends) in _PLAIN):
+        return None
+    strided = torch.strided
+    if a.layout != strided or b.layout != strided or ends.layout != strided:
+        return None
+    if len(a.shape) != 2:
+        return None
+    M, columns = a.shape
+    shape_b: tuple[int, ...] = b.shape
+    if op == "wgrad":
+        if len(shape_b) != 2 or shape_b[0] != M:
             return None
-        parts += (tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
-    return tuple(parts)
+        shape_b = shape_b[1:]
+    return (
+        op,
+        M if M < 2 else 2,
+        columns,
+        a.stride(),
+        a.dtype,
+        a.device,
+        shape_b,
+        b.stride(),
+        b.dtype,
+        b.device,
+        ends.shape,
+        ends.stride(),
+        ends.dtype,
+        ends.device,
+        indptr is None,
+        *options,
+    )
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 def _known(
@@ -271,8 +345,7 @@ def _known(
     for name, value in (("N", N), ("K", K)):
         if value < 1:
             raise ArgumentError(f"{name} must be >= 1, got {value}")
-    if isinstance(M, int) and M > MAX_ROWS:  # of a symbol, what runs later asks
-        raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {M}")
+    _check_rows(M)
     form = Form(
         op=op,
         out_dtype=out_dtype,
@@ -291,6 +364,11 @@ def _known(
             _FORMS.clear()
         _FORMS[key] = form
     return form
+
+
+def _check_rows(M: object) -> None:
+    if isinstance(M, int) and M > MAX_ROWS:  # of a symbol, what runs later asks
+        raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {M}")
 
 
 def _ends(offs: torch.Tensor | None, indptr: torch.Tensor | None) -> torch.Tensor:

@@ -15,11 +15,12 @@ from typing import NoReturn
 import torch
 
 from .. import registry
+from ..device import made_current
 from . import reference
 from .call import Call, Form
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)  # frozen, it would cost each call half a microsecond
 class Prepared:
     """A call bound to its tensors; made by the ``prepare_`` functions of :mod:`cake_kernels.grouped_gemm`.
 
@@ -88,18 +89,15 @@ def _program(form: Form, deterministic: bool) -> registry.Program:
 
 
 def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callable[[], object]:
-    form = call.form
+    form, a, b, offs, _ = call
     if form.M == 0 or form.E == 0:
         return partial(_write_what_no_row_gives, out, accumulate=form.accumulate)
+    key = program.variant, out.stride()
+    route = form.routes.get(key)
+    if route is None:
+        route = form.routes[key] = _route(program, call, out)
+    launch = route.bind(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr())
     device = form.device.index
-    a, b, written = call.a, call.b, out
-    if 1 in (form.M, form.E):  # the first dimension of each
-        a, b, written = map(_with_legal_strides, (a, b, written))
-    if torch.cuda.current_device() == device:
-        launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate, num_sms=form.num_sms)
-    else:
-        with torch.cuda.device(device):
-            launch = program.prepare(a, b, call.offs, written, accumulate=form.accumulate, num_sms=form.num_sms)
 
     def enqueue() -> None:
         launch(torch.cuda.current_stream(device).cuda_stream)
@@ -107,6 +105,14 @@ def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callab
         torch.autograd.graph.increment_version(out)
 
     return enqueue
+
+
+def _route(program: registry.Program, call: Call, out: torch.Tensor) -> registry.Route:
+    form, a, b, offs, _ = call
+    if 1 in (form.M, form.E):  # the first dimension of each
+        a, b, out = map(_with_legal_strides, (a, b, out))
+    with made_current(form.device.index):
+        return program.route(a, b, offs, out, accumulate=form.accumulate, num_sms=form.num_sms)
 
 
 @torch.no_grad()

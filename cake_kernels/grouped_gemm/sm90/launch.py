@@ -9,20 +9,20 @@ number of CTAs too; with ``slots`` they are still bitwise repeatable, with ``ato
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 import torch
 
 from ... import jit
-from ...device import facts
+from ...device import facts, made_current
 from ...driver import Kernel as LoadedKernel
 from ...errors import ArgumentError, DriverError
-from ...registry import Launch, Op, OutDtype, Variant
+from ...registry import Launch, Op, OutDtype, Route, Variant
 from .config import CONSUMERS, THREADS, Config, Kernel, choose, whole_slabs
 from .plan import MAX_K_BLOCKS, max_slots
-from .tensor_maps import MAP_BYTES, Layout, encoder, maps
+from .tensor_maps import MAP_BYTES, Encoder, Layout, maps
 
 _OUT_DTYPES: dict[torch.dtype, OutDtype] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 
@@ -98,27 +98,36 @@ class _Bound:
         None if nothing is split.
     """
 
-    __slots__ = ("_arguments", "_key", "_route", "workspace")
+    __slots__ = ("_arguments", "_free", "_key", "workspace")
 
-    def __init__(self, route: _Route, arguments: _Arguments, workspace: Workspace | None, key: _Key | None) -> None:
-        self._route, self._arguments, self.workspace, self._key = route, arguments, workspace, key
+    def __init__(
+        self, arguments: _Arguments, free: list[_Arguments], workspace: Workspace | None, key: _Key | None
+    ) -> None:
+        self._arguments, self._free, self.workspace, self._key = arguments, free, workspace, key
 
     def __call__(self, stream: int) -> None:
         self._arguments.launch(stream)
 
     def __del__(self, free: dict[_Key, Workspace] = _FREE) -> None:  # bound here: globals may go before the last launch
-        self._route.free.append(self._arguments)
+        self._free.append(self._arguments)
         if self._key is not None and self.workspace is not None:
             free[self._key] = self.workspace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Arguments:
-    """What a kernel is launched with; ``launch`` reads them anew each time, and the driver copies them then."""
+    """What a kernel is launched with; ``launch`` reads them anew each time, and the driver copies them then.
+
+    Attributes
+    ----------
+    held
+        The route and the addresses that they were last written for.
+    """
 
     maps: tuple[ctypes.Array[ctypes.c_char], ...]
     problem: Problem
     launch: Launch
+    held: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,48 +136,56 @@ class _Route:
 
     Attributes
     ----------
-    encoders
-        Of the maps of the first operand, the second and the output: from an address.
     tiles
         The most that ``offs`` can lead to.
+    rows
+        Of each matrix of the first operand, the second and the output.
+    constants
+        Fields of the problem.
     free
-        Arguments that no launch holds.
+        Arguments for so many clusters that no launch holds.
     """
 
-    kernel: LoadedKernel
-    config: Config
-    name: str
-    device: torch.device
+    family: _Family
     clusters: int
     tiles: int
-    encoders: tuple[Callable[[int], bytes], ...]
-    constants: dict[str, int]
-    free: list[_Arguments] = field(default_factory=list)
+    rows: tuple[int, int, int]
+    constants: tuple[tuple[str, int], ...]
+    free: list[_Arguments]
 
-    def bind(self, a: int, b: int, out: int, offs: int) -> _Bound:
-        """Return a launch over the memory at these addresses."""
+    def bind(self, a: int, b: int, offs: int, out: int) -> _Bound:
+        """Return a launch over the memory at these addresses, which keeps alive its own workspace alone."""
         workspace, key = self._workspace()
         try:
             arguments = self.free.pop()
         except IndexError:
             arguments = self._arguments()
-        for buffer, encode, address in zip(arguments.maps, self.encoders, (a, b, out), strict=True):
-            buffer.raw = encode(address)
         problem = arguments.problem
-        problem.out, problem.offs = out, offs
+        held = (self, a, b, out)
+        if arguments.held != held:
+            for buffer, encode, address, rows in zip(
+                arguments.maps, self.family.encoders, (a, b, out), self.rows, strict=True
+            ):
+                buffer.raw = encode(address, rows)
+            for name, value in self.constants:
+                setattr(problem, name, value)
+            problem.out = out
+            arguments.held = held
+        problem.offs = offs
         if workspace is not None:
             problem.slots, problem.tickets = workspace.slots.data_ptr(), workspace.tickets.data_ptr()
-        return _Bound(self, arguments, workspace, key)
+        return _Bound(arguments, self.free, workspace, key)
 
     def _arguments(self) -> _Arguments:
-        maps = tuple((ctypes.c_char * MAP_BYTES)() for _ in self.encoders)
-        problem = Problem(**self.constants)
-        launch = self.kernel.bind(
+        maps = tuple((ctypes.c_char * MAP_BYTES)() for _ in self.family.encoders)
+        problem = Problem()
+        cluster_size = self.family.config.cluster_size
+        launch = self.family.resident.kernel.bind(
             *maps,
             problem,
-            grid=(self.clusters * self.config.cluster_size, 1, 1),
+            grid=(self.clusters * cluster_size, 1, 1),
             block=(THREADS, 1, 1),
-            cluster=(self.config.cluster_size, 1, 1),
+            cluster=(cluster_size, 1, 1),
         )
         return _Arguments(maps, problem, launch)
 
@@ -177,18 +194,49 @@ class _Route:
 
         What a CUDA graph captures keeps its own, since replays go on when the bound launch is gone.
         """
-        if not self.config.splits:
+        config, device = self.family.config, self.family.device
+        if not config.splits:
             return None, None
         key = None
-        if self.device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-            stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
-            key = self.name, self.clusters, min(self.tiles, self.clusters), self.device.index, stream
+        if device.type != "cuda" or not _is_captured(device.index):
+            stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+            key = self.family.name, self.clusters, min(self.tiles, self.clusters), device.index, stream
             workspace = _FREE.pop(key, None)
             if workspace is not None:
                 return workspace, key
             if len(_FREE) >= _MOST_FREE:
                 _FREE.clear()
-        return Workspace.of(self.config, clusters=self.clusters, tiles=self.tiles, device=self.device), key
+        return Workspace.of(config, clusters=self.clusters, tiles=self.tiles, device=device), key
+
+
+def _is_captured(device: int) -> bool:
+    """Return whether a CUDA graph captures the current stream of a device."""
+    with made_current(device):
+        return torch.cuda.is_current_stream_capturing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Family:
+    """What the calls have in common that differ by their rows and by addresses.
+
+    Attributes
+    ----------
+    name
+        Of the configuration.
+    device
+        Of the tensors.
+    encoders
+        Of the maps of the first operand, the second and the output.
+    out
+        The layout of the output, with any number of rows.
+    """
+
+    resident: _Resident
+    config: Config
+    name: str
+    device: torch.device
+    encoders: tuple[Encoder, Encoder, Encoder]
+    out: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +250,14 @@ class _Resident:
     pace
         int32 [clusters + 1, 2]: row C tells how far the clusters of a launch of C are; zeros between launches. Launches
         that run at once may share a row, which then misleads their waits; a row for each C, so that they leave zeros.
+    free
+        Of each number of clusters, the arguments that no launch holds.
     """
 
     kernel: LoadedKernel
     clusters: int
     pace: torch.Tensor
+    free: defaultdict[int, list[_Arguments]] = field(default_factory=lambda: defaultdict(list))
 
     def pace_of(self, clusters: int) -> int:
         """Return the address of a row of ``pace``."""
@@ -267,87 +318,105 @@ def prepare(
     DriverError
         The driver refuses something, or the kernel is not loaded yet and a CUDA graph is being captured.
     """
-    route = _route(
+    found = route(op, a, b, offs, out, accumulate=accumulate, num_sms=num_sms, variant=variant, config=config)
+    return found.bind(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr())
+
+
+def route(
+    op: Op,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offs: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    accumulate: bool,
+    num_sms: int | None = None,
+    variant: Variant = "det",
+    config: Config | None = None,
+) -> Route:
+    """Choose and load the kernel of a form of calls; the arguments and the errors are those of :func:`prepare`."""
+    M, E = a.shape[0], offs.shape[0]
+    N, K = (a.shape[1], b.shape[1]) if op == "wgrad" else b.shape[1:]
+    config = config or choose(op, M=M, N=N, K=K, E=E, variant=variant, sms=facts(a.device.index).sms)
+    if config.tail != "plain" and (blocks := config.max_k_blocks(op, M=M, N=N, K=K, E=E)) > MAX_K_BLOCKS:
+        raise ArgumentError(
+            f"k-blocks of all tiles must be at most {MAX_K_BLOCKS} with {config.name}, so that int32 counts them,"
+            f" got up to {blocks}; take tail='plain' or compute fewer rows a call"
+        )
+    few = min(M, 2)  # two rows stand for any number of them; the stride of one row means nothing
+    family = _family(
         op,
-        (a.shape, a.stride()),
-        (b.shape, b.stride()),
-        (out.shape, out.stride()),
+        ((few, a.shape[1]), a.stride()),
+        ((few, K) if op == "wgrad" else (E, N, K), b.stride()),
+        ((E, N, K) if op == "wgrad" else (few, out.shape[1]), out.stride()),
         out.dtype,
-        offs.shape[0],
         accumulate,
-        num_sms,
-        variant,
         config,
         a.device,
     )
-    return route.bind(a.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
-
-
-_Form = tuple[torch.Size, tuple[int, ...]]
-"""Shape and strides."""
-
-
-@lru_cache(maxsize=1024)
-def _route(
-    op: Op,
-    a: _Form,
-    b: _Form,
-    out: _Form,
-    dtype: torch.dtype,
-    E: int,
-    accumulate: bool,
-    num_sms: int | None,
-    variant: Variant,
-    config: Config | None,
-    device: torch.device,
-) -> _Route:
-    """Choose and load the kernel of a form of calls; the arguments are those of :func:`prepare`, without addresses."""
-    M = a[0][0]
-    N, K = (a[0][1], b[0][1]) if op == "wgrad" else b[0][1:]
-    kernel = Kernel(
-        op=op,
-        out_dtype=_OUT_DTYPES[dtype],
-        accumulate=accumulate,
-        whole_slabs=whole_slabs(op, N=N, K=K),
-        config=config or choose(op, M=M, N=N, K=K, E=E, variant=variant, sms=facts(device.index).sms),
-    )
-    config = kernel.config
-    sizes = {"M": M, "N": N, "K": K, "E": E}
-    if config.tail != "plain" and config.max_k_blocks(op, **sizes) > MAX_K_BLOCKS:
-        raise ArgumentError(
-            f"k-blocks of all tiles must be at most {MAX_K_BLOCKS} with {config.name}, so that int32 counts them,"
-            f" got up to {config.max_k_blocks(op, **sizes)}; take tail='plain' or compute fewer rows a call"
-        )
-    resident = _resident(kernel, device.index)
-    layouts = [Layout.of(*form) for form in (a, b, out)]
-    numbers = maps(kernel, a=layouts[0], b=layouts[1], out=layouts[2])
-    tiles = config.max_tiles(op, **sizes)
+    resident, stored = family.resident, family.out
+    tiles = config.max_tiles(op, M=M, N=N, K=K, E=E)
     clusters = resident.clusters
     if num_sms is not None:
         clusters = min(clusters, num_sms // config.cluster_size)
     if not config.splits:  # else the tail may be split over more clusters than there are tiles
         clusters = min(clusters, tiles)
     return _Route(
-        kernel=resident.kernel,
+        family=family,
+        clusters=clusters,
+        tiles=tiles,
+        rows=(M, b.shape[-2], out.shape[-2]),
+        constants=(
+            ("out_row_stride", stored.row_stride),
+            ("out_expert_stride", stored.stack_stride if op == "wgrad" else M * stored.row_stride),
+            ("pace", resident.pace_of(clusters)),
+            ("num_experts", E),
+            ("M", M),
+            ("N", N),
+            ("K", K),
+        ),
+        free=resident.free[clusters],
+    )
+
+
+_Form = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape and strides."""
+
+
+@lru_cache(maxsize=1024)
+def _family(
+    op: Op,
+    a: _Form,
+    b: _Form,
+    out: _Form,
+    dtype: torch.dtype,
+    accumulate: bool,
+    config: Config,
+    device: torch.device,
+) -> _Family:
+    """Load a kernel and make the encoders of its maps."""
+    N, K = (a[0][1], b[0][1]) if op == "wgrad" else b[0][1:]
+    kernel = Kernel(
+        op=op,
+        out_dtype=_OUT_DTYPES[dtype],
+        accumulate=accumulate,
+        whole_slabs=whole_slabs(op, N=N, K=K),
+        config=config,
+    )
+    resident = _resident(kernel, device.index)
+    stored = Layout.of(*out)
+    numbers = maps(kernel, a=Layout.of(*a), b=Layout.of(*b), out=stored)
+    return _Family(
+        resident=resident,
         config=config,
         name=config.name,
         device=device,
-        clusters=clusters,
-        tiles=tiles,
         encoders=(
-            encoder(numbers.rows, f"the first operand of {op}"),
-            encoder(numbers.cols, f"the second operand of {op}"),
-            encoder(numbers.out, f"the output of {op}"),
+            Encoder(numbers.rows, f"the first operand of {op}", device=device.index),
+            Encoder(numbers.cols, f"the second operand of {op}", device=device.index),
+            Encoder(numbers.out, f"the output of {op}", device=device.index),
         ),
-        constants={
-            "out_row_stride": layouts[2].row_stride,
-            "out_expert_stride": layouts[2].stack_stride,
-            "pace": resident.pace_of(clusters),
-            "num_experts": E,
-            "M": M,
-            "N": N,
-            "K": K,
-        },
+        out=stored,
     )
 
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
 from math import prod
 from typing import Any
 
+from ...device import made_current
 from ...errors import DriverError
 from ...registry import OutDtype
 from .config import BLOCK_K, SLAB, Kernel
@@ -135,31 +135,35 @@ def _map(
 
 
 MOST_ENCODED = 64
-"""Addresses whose encoded maps are kept, of each map in numbers: an allocator comes back to the same ones."""
+"""Memories whose encoded maps are kept, of each encoder: an allocator comes back to the same ones."""
 
 
 class Encoder:
-    """The 128 bytes of one map in numbers over the memory at any address, kept for the last addresses.
+    """The 128 bytes of a map over the memory at any address, of any number of rows, kept for the last memories.
 
     Parameters
     ----------
+    numbers
+        The map of at least two rows, which are its second dimension, or of the one number of rows that is asked for:
+        the stride of a single row means nothing.
     what
         Names the map in an error.
+    device
+        Index of the memory's CUDA device.
     """
 
-    __slots__ = ("_after", "_before", "_encode", "_encoded", "_numbers", "_what")
+    __slots__ = ("_device", "_dims", "_driver", "_encoded", "_numbers", "_options", "_strides", "_what")
 
-    def __init__(self, numbers: TensorMap, what: str) -> None:
+    def __init__(self, numbers: TensorMap, what: str, *, device: int) -> None:
         driver: Any = import_module("cuda.bindings.driver")
         types = driver.CUtensorMapDataType
         dtype = {"bf16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, "fp32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32}
-        self._numbers, self._what = numbers, what
-        self._encode = driver.cuTensorMapEncodeTiled
-        self._encoded: dict[int, bytes] = {}
-        self._before = dtype[numbers.dtype], len(numbers.dims)
-        self._after = (
-            [driver.cuuint64_t(dim) for dim in numbers.dims],
-            [driver.cuuint64_t(stride) for stride in numbers.strides_bytes],
+        self._numbers, self._what, self._device, self._driver = numbers, what, device, driver
+        self._encoded: dict[tuple[int, int], bytes] = {}
+        self._dims = tuple(driver.cuuint64_t(dim) for dim in numbers.dims)
+        self._strides = tuple(driver.cuuint64_t(stride) for stride in numbers.strides_bytes)
+        self._options = (
+            dtype[numbers.dtype],
             [driver.cuuint32_t(extent) for extent in numbers.box],
             [driver.cuuint32_t(1)] * len(numbers.dims),
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -168,30 +172,32 @@ class Encoder:
             driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
 
-    def __call__(self, address: int) -> bytes:
-        """Return the map over the memory at ``address``.
+    def __call__(self, address: int, rows: int) -> bytes:
+        """Return the map over ``rows`` rows, of each matrix of a stack, at ``address``.
 
         Raises
         ------
         DriverError
             The driver refuses it.
         """
-        known = self._encoded.get(address)
+        known = self._encoded.get((address, rows))
         if known is not None:
             return known
-        status, encoded = self._encode(*self._before, address, *self._after)
+        driver, numbers = self._driver, self._numbers
+        first, _, *others = self._dims
+        dims, strides = [first, driver.cuuint64_t(rows), *others], [*self._strides]
+        if numbers.dims[-1] == 1:  # no stack: its stride steps over the one matrix
+            strides[-1] = driver.cuuint64_t(rows * numbers.strides_bytes[0])
+        dtype, *options = self._options
+        with made_current(self._device):
+            status, encoded = driver.cuTensorMapEncodeTiled(dtype, len(dims), address, dims, strides, *options)
         if status != 0:
             raise DriverError(
-                f"the tensor map of {self._what} is refused ({status.name}): {self._numbers} at {address:#x}"
+                f"the tensor map of {self._what} is refused ({status.name}): {numbers}, with {rows} rows, at"
+                f" {address:#x}"
             )
         made = ctypes.string_at(encoded.getPtr(), MAP_BYTES)
         if len(self._encoded) >= MOST_ENCODED:
             self._encoded.clear()
-        self._encoded[address] = made
+        self._encoded[address, rows] = made
         return made
-
-
-@lru_cache(maxsize=1024)
-def encoder(numbers: TensorMap, what: str) -> Encoder:
-    """Return the one encoder of these numbers: those of a weight are the same for any number of rows."""
-    return Encoder(numbers, what)

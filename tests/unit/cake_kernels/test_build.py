@@ -94,7 +94,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernels:
             arch="sm_90a",
             out_dtype="bf16",
             refuse=lambda problem: None,
-            prepare=lambda *args, **kwargs: lambda stream: None,
+            route=lambda *args, **kwargs: None,
             builds=lambda: builds,
         )
         monkeypatch.setattr(registry, "programs", lambda: (program,))

@@ -41,17 +41,21 @@ class Recorder:
     """A machine of one kind of GPU; its programs compute nothing and say what they are asked and given."""
 
     def __init__(self):
-        self.current_device, self.problems, self.prepared, self.launched = 0, [], [], []
+        self.current_device, self.problems, self.routed, self.bound, self.launched = 0, [], [], [], []
 
     def program(self, op, *, out_dtype="bf16", variant="det", refusal=None):
         def refuse(problem):
             self.problems.append(problem)
             return refusal
 
-        def prepare(a, b, offs, out, *, accumulate, num_sms):
+        def route(a, b, offs, out, *, accumulate, num_sms):
             given = SimpleNamespace(a=a, b=b, offs=offs, out=out, accumulate=accumulate, num_sms=num_sms)
             given.device = self.current_device
-            self.prepared.append(given)
+            self.routed.append(given)
+            return SimpleNamespace(bind=bind)
+
+        def bind(*addresses):
+            self.bound.append(addresses)
             return self.launched.append
 
         return Program(
@@ -61,7 +65,7 @@ class Recorder:
             arch="sm_90a",
             out_dtype=out_dtype,
             refuse=refuse,
-            prepare=prepare,
+            route=route,
             builds=tuple,
         )
 
@@ -153,9 +157,10 @@ def test_the_program_gets_the_checked_tensors_on_their_device_and_launches_on_it
 
     returned = grouped_gemm.wgrad(g, x, offs, out=out, accumulate=True)
 
-    (given,) = gpu.prepared
+    (given,) = gpu.routed
     assert returned is out
     assert [id(t) for t in (given.a, given.b, given.offs, given.out)] == [id(t) for t in (g, x, offs, out)]
+    assert gpu.bound == [tuple(t.data_ptr() for t in (g, x, offs, out))]
     assert (given.accumulate, given.device, gpu.current_device) == (True, 1, 0)
     assert gpu.launched == [STREAM + 1]
     assert gpu.problems == [Problem(op="wgrad", out_dtype="bf16", arch="sm_90a", M=6, N=16, K=8, E=2, accumulate=True)]
@@ -173,7 +178,7 @@ def test_the_program_is_told_the_most_sms_and_they_are_no_part_of_its_choice(gpu
             function = getattr(grouped_gemm, prefix + name)
             function(a, b, offs, out=torch.empty_like(out), num_sms=num_sms)
 
-    assert [given.num_sms for given in gpu.prepared] == [37] * 3 + [2] * 3 + [None] * 3
+    assert [given.num_sms for given in gpu.routed] == [37] * 3 + [2] * 3 + [None] * 3
     assert gpu.problems[:3] == gpu.problems[3:6] == gpu.problems[6:]
 
 
@@ -183,22 +188,41 @@ def test_the_program_reads_indptr_in_place_from_its_second_element(gpu, monkeypa
 
     grouped_gemm.forward(on_cuda(6, 8), on_cuda(2, 16, 8), indptr=indptr, out=on_cuda(6, 16))
 
-    assert gpu.prepared[0].offs.shape == (2,)
-    assert gpu.prepared[0].offs.data_ptr() == indptr.data_ptr() + 4
+    assert gpu.routed[0].offs.shape == (2,)
+    assert gpu.routed[0].offs.data_ptr() == indptr.data_ptr() + 4
 
 
 def test_a_prepared_call_asks_no_more_and_launches_on_the_stream_of_the_moment(gpu, monkeypatch):
     has(monkeypatch, gpu.program("fwd"))
     x, w, offs = on_cuda(6, 8), on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32)
     call = grouped_gemm.prepare_forward(x, w, offs, out=on_cuda(6, 16))
-    before = len(gpu.problems), len(gpu.prepared)
+    before = len(gpu.problems), len(gpu.routed), len(gpu.bound)
 
     call.launch()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=5))
     call.launch()
 
     assert gpu.launched == [STREAM + 1, 5]
-    assert (len(gpu.problems), len(gpu.prepared)) == before == (1, 1)
+    assert (len(gpu.problems), len(gpu.routed), len(gpu.bound)) == before == (1, 1, 1)
+
+
+def test_calls_of_one_form_have_one_route_and_each_is_bound_to_its_own_memory(gpu, monkeypatch):
+    has(monkeypatch, gpu.program("fwd"), gpu.program("fwd", variant="nondet"))
+    monkeypatch.setattr(call_module, "_PLAIN", {OnCuda})
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    w, offs = on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32)
+    calls = [(on_cuda(6, 8), on_cuda(6, 16)) for _ in range(3)]
+
+    for x, out in calls:
+        grouped_gemm.forward(x, w, offs, out=out)
+
+    assert len(gpu.routed) == 1
+    assert gpu.bound == [tuple(t.data_ptr() for t in (x, w, offs, out)) for x, out in calls]
+    for out, options in ((wide(6, 16, pad=8), {}), (on_cuda(6, 16), {"deterministic": False})):
+        grouped_gemm.forward(x, w, offs, out=out, **options)
+        grouped_gemm.forward(x, w, offs, out=out, **options)
+    assert [given.out.stride() for given in gpu.routed] == [(16, 1), (24, 1), (16, 1)]
+    assert len(gpu.bound) == 7
 
 
 def test_a_prepared_call_holds_what_it_reads_even_where_the_program_gets_a_view(gpu, monkeypatch):
@@ -231,7 +255,7 @@ def test_without_rows_or_experts_zeros_are_written_and_no_program_is_bound(gpu, 
     getattr(grouped_gemm, function)(a, b, offs, out=out)
 
     assert not out.any()
-    assert (gpu.prepared, gpu.launched) == ([], [])
+    assert (gpu.routed, gpu.launched) == ([], [])
 
 
 def test_without_rows_an_accumulating_call_writes_nothing(gpu, monkeypatch):
@@ -241,7 +265,7 @@ def test_without_rows_an_accumulating_call_writes_nothing(gpu, monkeypatch):
     grouped_gemm.wgrad(on_cuda(0, 16), on_cuda(0, 8), on_cuda(2, dtype=torch.int32), out=out, accumulate=True)
 
     assert (out == 7).all()
-    assert (gpu.prepared, gpu.launched) == ([], [])
+    assert (gpu.routed, gpu.launched) == ([], [])
 
 
 BEGIN = (
@@ -294,7 +318,7 @@ def test_what_no_program_can_address_is_refused_with_name_rule_and_value(gpu, mo
         call_with(**{argument: make()})
 
     assert str(caught.value).startswith(f"{'out' if argument == 'dw' else argument} {rule}")
-    assert (gpu.prepared, gpu.launched) == ([], [])
+    assert (gpu.routed, gpu.launched) == ([], [])
 
 
 def test_row_padding_of_whole_16_bytes_is_served_as_it_is(gpu, monkeypatch):
@@ -303,8 +327,8 @@ def test_row_padding_of_whole_16_bytes_is_served_as_it_is(gpu, monkeypatch):
     call_with(x=wide(6, 8, pad=8), w=wide(2, 16, 8, pad=8), out=wide(6, 16, pad=16))
     call_with(x=on_cuda(6, 8, begin=8), g=on_cuda(6, 16), dw=wide(2, 16, 8, dtype=torch.float32, pad=4))
 
-    assert [given.a.stride() for given in gpu.prepared] == [(16, 1), (16, 1)]
-    assert [given.out.stride() for given in gpu.prepared] == [(32, 1), (192, 12, 1)]
+    assert [given.a.stride() for given in gpu.routed] == [(16, 1), (16, 1)]
+    assert [given.out.stride() for given in gpu.routed] == [(32, 1), (192, 12, 1)]
 
 
 def test_one_row_or_expert_has_no_stride_and_a_program_gets_the_packed_one(gpu, monkeypatch):
@@ -314,7 +338,7 @@ def test_one_row_or_expert_has_no_stride_and_a_program_gets_the_packed_one(gpu, 
 
     returned = grouped_gemm.forward(x, w, on_cuda(1, dtype=torch.int32), out=out)
 
-    (given,) = gpu.prepared
+    (given,) = gpu.routed
     assert [t.stride() for t in (given.a, given.b, given.out)] == [(8, 1), (256, 16, 1), (16, 1)]
     assert [t.data_ptr() for t in (given.a, given.b, given.out)] == [t.data_ptr() for t in (x, w, out)]
     assert returned is out
@@ -328,7 +352,7 @@ def test_one_row_beside_many_experts_and_one_expert_of_many_rows_are_packed_too(
 
     grouped_gemm.forward(x, w, on_cuda(experts, dtype=torch.int32), out=out)
 
-    (given,) = gpu.prepared
+    (given,) = gpu.routed
     assert [t.stride(0) for t in (given.a, given.b, given.out)] == [8, 128, 16]
 
 

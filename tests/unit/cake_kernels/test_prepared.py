@@ -209,9 +209,56 @@ def test_a_known_form_does_not_let_a_wrong_argument_pass(monkeypatch):
 def test_only_so_many_forms_are_kept(monkeypatch):
     monkeypatch.setattr(call_module, "_FORMS", {})
     monkeypatch.setattr(call_module, "_MOST_FORMS", 3)
-    w, offs = torch.zeros(2, 16, 8, dtype=torch.bfloat16), torch.tensor([2, 6], dtype=torch.int32)
+    monkeypatch.setattr(call_module, "_MOST_ROWS", 4)
+    offs = torch.tensor([2, 6], dtype=torch.int32)
 
-    for rows in range(6, 13):
-        call_module.forward_call(torch.zeros(rows, 8, dtype=torch.bfloat16), w, offs, None, None)
+    for columns in range(8, 15):
+        w = randn(2, 16, columns)
+        for rows in range(6, 12):
+            form = call_module.forward_call(randn(rows, columns), w, offs, None, None).form
 
+            assert (form.M, form.K, form.out_shape) == (rows, columns, (rows, 16))
+
+    (first,) = call_module._FORMS.values()
+    assert (first.K, len(first.others)) == (14, 1)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_differ_by_their_rows_are_checked_once(monkeypatch, name):
+    _, prepare, a, b, options = operands(name)
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    prepare(a, b, int32(5, 5, 11), **options)
+    monkeypatch.delattr(call_module, "_check_operand")
+
+    for rows in (5, 7, 5):
+        other = b[:rows] if "wgrad" in name else b
+        out = prepare(a[:rows].clone(), other, int32(2, 2, 4), **options).launch()
+
+        assert out.shape == ((E, N, K) if "wgrad" in name else (rows, N if name == "forward" else K))
     assert len(call_module._FORMS) == 1
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_one_row_and_none_are_checked_anew_since_their_strides_mean_nothing(monkeypatch, rows):
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    w, offs = randn(2, 16, 8), int32(0, rows)
+    call_module.forward_call(randn(rows, 8).as_strided((rows, 8), (4, 1)), w, offs, None, None)
+
+    with pytest.raises(ArgumentError, match="x must have unit stride along its last dimension and rows that do not"):
+        call_module.forward_call(randn(6, 8).as_strided((6, 8), (4, 1)), w, offs, None, None)
+
+
+def test_operands_of_wgrad_with_other_rows_than_each_other_are_refused_though_both_are_known(monkeypatch):
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    g, x, offs = randn(M, N), randn(M, K), int32(5, 5, 11)
+    grouped_gemm.wgrad(g, x, offs)
+
+    with pytest.raises(ArgumentError, match=r"x\.shape\[0\] must be M = 12, the rows of g, got 11"):
+        grouped_gemm.wgrad(g, x[:11], offs)
+
+
+def test_more_rows_than_offs_can_name_are_refused_though_the_form_is_known():
+    form = call_module.forward_call(randn(M, K), randn(E, N, K), int32(5, 5, 11), None, None).form
+
+    with pytest.raises(ArgumentError, match="M must be at most 2147483647, .* got 2147483648"):
+        form.of_rows(2**31)

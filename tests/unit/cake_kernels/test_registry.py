@@ -23,7 +23,7 @@ PROGRAM = Program(
     arch="sm_90a",
     out_dtype="bf16",
     refuse=_refuse,
-    prepare=lambda *args, **kwargs: None,
+    route=lambda *args, **kwargs: None,
     builds=tuple,
 )
 """
@@ -47,7 +47,7 @@ def program(**changes):
         arch="sm_90a",
         out_dtype="bf16",
         refuse=lambda problem: None,
-        prepare=lambda *args, **kwargs: None,
+        route=lambda *args, **kwargs: None,
         builds=tuple,
     )
     return replace(base, **changes)

@@ -1,5 +1,6 @@
 import ctypes
 import gc
+import struct
 import weakref
 from dataclasses import replace
 from types import SimpleNamespace
@@ -33,7 +34,12 @@ class FakeKernel:
     @property
     def mapped(self):
         """The addresses in the maps."""
-        return [int.from_bytes(bytes(encoded)[:8], "little") for encoded in self.maps]
+        return [address for address, _ in map(unpacked, self.maps)]
+
+
+def unpacked(encoded):
+    """The address and the rows of a map."""
+    return struct.unpack("<QQ112x", encoded)
 
 
 def the_launch(stream):
@@ -47,23 +53,23 @@ PACE = torch.zeros(67, 2, dtype=torch.int32)
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """The kernels that were asked for, with 66 clusters resident; a map is its address."""
+    """The kernels that were asked for, with 66 clusters resident; a map is its address and its rows."""
     asked = []
 
     def resident(kernel, device):
         asked.append(SimpleNamespace(kernel=kernel, device=device, fake=FakeKernel()))
         return launch._Resident(asked[-1].fake, 66, PACE)
 
-    def encoder(numbers, what):
-        return lambda address: address.to_bytes(128, "little")
+    def encoder(numbers, what, *, device):
+        return lambda address, rows: struct.pack("<QQ112x", address, rows)
 
     monkeypatch.setattr(launch, "_resident", resident)
-    monkeypatch.setattr(launch, "encoder", encoder)
+    monkeypatch.setattr(launch, "Encoder", encoder)
     monkeypatch.setattr(launch, "facts", lambda index: SimpleNamespace(sms=132))
-    launch._route.cache_clear()
+    launch._family.cache_clear()
     launch._FREE.clear()
     yield asked
-    launch._route.cache_clear()
+    launch._family.cache_clear()
     launch._FREE.clear()
 
 
@@ -112,7 +118,40 @@ def test_the_next_call_of_a_form_takes_over_the_arguments_of_one_that_is_gone_an
     assert alive._arguments.problem.out == out2.data_ptr()
 
 
-def test_another_shape_stride_type_or_device_is_another_form(loaded):
+def test_calls_that_differ_by_their_rows_share_arguments_which_are_written_for_each(loaded):
+    x, w, y = operands("fwd")
+
+    for rows, clusters in ((1000, 18), (7, 12), (1000, 18), (990, 18), (7, 12)):
+        out = y[:rows]  # at one address
+        made = launch.prepare("fwd", x[:rows], w, OFFS, out, accumulate=False, config=NARROW_PAIR)
+
+        p = made._arguments.problem
+        assert list(map(unpacked, made._arguments.maps)) == [
+            (x.data_ptr(), rows),
+            (w.data_ptr(), N),
+            (out.data_ptr(), rows),
+        ]
+        assert (p.M, p.N, p.K, p.out, p.out_expert_stride) == (rows, N, K, out.data_ptr(), out.numel())
+        assert p.pace == PACE[clusters].data_ptr()
+        del made
+
+    assert (len(loaded), loaded[0].fake.bound) == (1, 2)  # of 12 clusters and of 18
+
+
+@pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
+def test_the_strides_of_one_row_are_no_strides_of_more(loaded, op):
+    a, b, out = operands(op)
+    one = [t[:1].as_strided((1, t.shape[1]), (2 * t.shape[1], 1)) if t.ndim == 2 else t for t in (a, b, out)]
+    wide = [torch.empty(M, 2 * t.shape[1], dtype=t.dtype)[:, : t.shape[1]] if t.ndim == 2 else t for t in (a, b, out)]
+
+    launch.prepare(op, one[0], one[1], OFFS, one[2], accumulate=False, config=STRAIGHT_PAIR)
+    launch.prepare(op, wide[0], wide[1], OFFS, wide[2], accumulate=False, config=STRAIGHT_PAIR)
+
+    assert len(loaded) == 2
+    assert loaded[1].fake.problem.out_row_stride == wide[2].stride(-2)
+
+
+def test_another_shape_stride_or_type_is_another_family_and_other_rows_are_not(loaded):
     a, b, out = operands("wgrad")
     wider = torch.empty(M, K + 8, dtype=torch.bfloat16)[:, :K]
 
@@ -122,7 +161,7 @@ def test_another_shape_stride_type_or_device_is_another_form(loaded):
     launch.prepare("wgrad", a, b, OFFS, out, accumulate=False, variant="nondet")
     launch.prepare("wgrad", a[:900], b[:900], OFFS, out, accumulate=False)
 
-    assert len(loaded) == launch._route.cache_info().misses == 5
+    assert len(loaded) == launch._family.cache_info().misses == 4
 
 
 def test_the_struct_is_laid_out_as_the_device_has_it():
@@ -187,14 +226,13 @@ def test_num_sms_launches_no_more_clusters_than_there_can_be_tiles(loaded, num_s
 
 
 @pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
-def test_each_num_sms_has_a_route_of_its_own_and_all_have_one_kernel(loaded, op):
+def test_every_num_sms_has_the_same_kernel(loaded, op):
     a, b, out = operands(op)
 
     for num_sms in (None, 2, 20, 1000, 2, None):
         launch.prepare(op, a, b, OFFS, out, accumulate=False, num_sms=num_sms)
 
-    assert launch._route.cache_info().misses == 4
-    assert len({asked.kernel for asked in loaded}) == 1
+    assert len(loaded) == 1
 
 
 @pytest.mark.parametrize(("num_sms", "sums"), [(2, 0), (4, 2), (20, 18), (40, 29), (None, 75)])
@@ -367,7 +405,7 @@ def test_each_program_launches_a_kernel_that_it_lists(loaded, program):
     a, b, out = operands(program.op)
     out = out.float() if program.out_dtype == "fp32" else out
 
-    program.prepare(a, b, OFFS, out, accumulate=program.op == "wgrad", num_sms=None)
+    program.route(a, b, OFFS, out, accumulate=program.op == "wgrad", num_sms=None)
 
     assert loaded[0].kernel.build in program.builds()
 
@@ -377,7 +415,7 @@ def test_the_fewest_sms_that_a_call_may_be_given_run_a_cluster_of_each_kernel(lo
     a, b, out = operands(program.op)
     out = out.float() if program.out_dtype == "fp32" else out
 
-    program.prepare(a, b, OFFS, out, accumulate=False, num_sms=MIN_SMS)
+    program.route(a, b, OFFS, out, accumulate=False, num_sms=MIN_SMS).bind(16, 32, 48, 64)
 
     assert loaded[0].fake.shape[0] == (MIN_SMS, 1, 1)
     assert max(kernel.config.cluster_size for kernel in kernels(program.op, program.out_dtype, program.variant)) <= 2

@@ -1,11 +1,14 @@
+import ctypes
 import sys
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from cake_kernels.errors import DriverError
 from cake_kernels.grouped_gemm.sm90.config import CONFIGS, STRAIGHT, SWAPPED, Kernel, kernels
-from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Layout, TensorMap, encoder, maps
+from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Encoder, Layout, TensorMap, maps
 
 from .sm90_configs import NARROW_PAIR, STRAIGHT_PAIR, SWAPPED_PAIR
 
@@ -112,10 +115,11 @@ def test_the_boxes_of_a_stage_have_the_bytes_that_its_barrier_expects(out_dtype)
             assert rows + cols == (config.tile_m + config.tile_n) * 128
 
 
-def test_a_map_that_the_driver_refuses_is_named(monkeypatch):
+def fake_driver(encode):
+    """The bindings, of which nothing but this function does anything."""
     anything = SimpleNamespace(__getattr__=None)
-    driver = SimpleNamespace(
-        cuTensorMapEncodeTiled=lambda *_: (SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE"), None),
+    return SimpleNamespace(
+        cuTensorMapEncodeTiled=encode,
         cuuint32_t=int,
         cuuint64_t=int,
         **{
@@ -129,7 +133,73 @@ def test_a_map_that_the_driver_refuses_is_named(monkeypatch):
             }.items()
         },
     )
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
 
-    with pytest.raises(DriverError, match=r"the tensor map of x is refused \(CUDA_ERROR_INVALID_VALUE\): .* at 0x10"):
-        encoder(bf16((64, 8, 1), (64, 512), (64, 64, 1)), "x")(16)
+
+def test_a_map_that_the_driver_refuses_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    refused = (SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE"), None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake_driver(lambda *_: refused))
+
+    with pytest.raises(
+        DriverError, match=r"the tensor map of x is refused \(CUDA_ERROR_INVALID_VALUE\): .*, with 9 rows, at 0x10"
+    ):
+        Encoder(bf16((64, 8, 1), (64, 512), (64, 64, 1)), "x", device=1)(16, 9)
+
+
+@pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
+@pytest.mark.parametrize("whole_slabs", [True, False])
+def test_an_encoder_of_two_rows_encodes_what_the_map_of_any_number_of_rows_says(monkeypatch, op, whole_slabs):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    asked = []
+
+    def encode(_dtype, rank, address, dims, strides, box, *_):
+        asked.append((rank, address, tuple(dims), tuple(strides), tuple(box)))
+        return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(memory))
+
+    memory = (ctypes.c_char * 128)()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake_driver(encode))
+    kernel = Kernel(op=op, out_dtype="bf16", accumulate=False, whole_slabs=whole_slabs, config=STRAIGHT)
+
+    def numbers(rows):
+        """The maps of x [rows, 320], g or y [rows, 512], padded, and w [5, 512, 320]."""
+        x, g = Layout.of((rows, 320), (328, 1)), Layout.of((rows, 512), (512, 1))
+        w = Layout.of((5, 512, 320), (512 * 320, 320, 1))
+        a, b, out = {"fwd": (x, w, g), "dgrad": (g, w, x), "wgrad": (g, x, w)}[op]
+        made = maps(kernel, a=a, b=b, out=out)
+        return made.rows, made.cols, made.out
+
+    for of_two, expected in zip(numbers(2), numbers(1000), strict=True):
+        rows = expected.dims[1]
+        encode_rows = Encoder(of_two, "x", device=1)
+        for _ in range(2):
+            encode_rows(4096, rows)
+
+        assert asked == [(len(expected.dims), 4096, expected.dims, expected.strides_bytes, expected.box)]
+        encode_rows(4096, rows + 1)
+        encode_rows(4112, rows)
+        assert [(address, dims[1]) for _, address, dims, *_ in asked[1:]] == [(4096, rows + 1), (4112, rows)]
+        asked.clear()
+
+
+def test_a_map_is_encoded_while_the_device_of_its_memory_is_the_current_one(monkeypatch):
+    current = [0]
+
+    @contextmanager
+    def guard(device):
+        current.append(device)
+        yield
+        current.pop()
+
+    def encode(*_):
+        seen.append(current[-1])
+        return 0, SimpleNamespace(getPtr=lambda: ctypes.addressof(memory))
+
+    seen, memory = [], (ctypes.c_char * 128)()
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current[-1])
+    monkeypatch.setattr(torch.cuda, "device", guard)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake_driver(encode))
+
+    for device in (0, 1):
+        Encoder(bf16((64, 8, 1), (64, 512), (64, 64, 1)), "x", device=device)(16, 8)
+
+    assert seen == [0, 1]
