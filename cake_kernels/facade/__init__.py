@@ -105,9 +105,10 @@ def grouped_mm(
 
 def _by_rows(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Return w as [E, N, K], whether it came so or as the view [E, K, N]; the form's own rules are checked later."""
-    if w.ndim != 3 or x.ndim != 2 or w.shape[1] != x.shape[1]:
+    form = w.shape
+    if len(form) != 3 or x.ndim != 2 or form[1] != x.shape[1]:
         return w
-    is_view = w.shape[2] != x.shape[1] or (w.stride(1) == 1 and w.stride(2) != 1)
+    is_view = form[2] != form[1] or (w.stride(1) == 1 and w.stride(2) != 1)
     return w.transpose(-2, -1) if is_view else w
 
 

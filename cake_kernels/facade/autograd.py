@@ -13,9 +13,10 @@ the gradients; their own derivatives are an error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeAlias
 
 import torch
+from torch.autograd.forward_ad import unpack_dual
 
 from ..errors import NoProgramError
 from ..grouped_gemm.call import ALIGNMENT_BYTES, dgrad_call, forward_call, wgrad_call
@@ -24,6 +25,9 @@ from . import dispatch_mode
 from .backend import prepare
 
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+
+_Options: TypeAlias = tuple[bool, str, torch.dtype, int | None]
+"""deterministic, backend, weight_grad_dtype, num_sms: an operator's gradient needs them positional."""
 
 
 def multiply(
@@ -54,7 +58,7 @@ def multiply(
     torch.Tensor
         bf16 [M, N], new and contiguous.
     """
-    options = deterministic, backend, weight_grad_dtype, num_sms  # an operator's gradient needs them positional
+    options = deterministic, backend, weight_grad_dtype, num_sms
     y: torch.Tensor
     if torch.compiler.is_compiling():
         y = _GROUPED_MM(x, w, offs, *options)
@@ -62,15 +66,22 @@ def multiply(
     call = forward_call(x, w, offs, None, None, num_sms=num_sms)
     if dispatch_mode.is_active():
         one_element = x.new_empty_strided((x.shape[0], w.shape[1]), (0, 0))  # never read
-        place = _SaveFirst.apply(x, w, (offs, *options, one_element))  # type: ignore[no-untyped-call]
+        place = _SaveFirst.apply(x, w, (offs, options, one_element))  # type: ignore[no-untyped-call]
         with torch.no_grad():
             y = _GROUPED_MM(x, w, offs, *options)
         y = _TakePlace.apply(y, place)  # type: ignore[no-untyped-call]
         return y
     prepared = prepare(call, deterministic=deterministic, backend=backend)
-    y = _SaveFirst.apply(x, w, (offs, *options, prepared.out))  # type: ignore[no-untyped-call]
+    if not torch.is_grad_enabled() and not _have_tangents(x, w):
+        return prepared.launch()
+    y = _SaveFirst.apply(x, w, (offs, options, prepared.out))  # type: ignore[no-untyped-call]
     prepared.launch()
     return y
+
+
+def _have_tangents(x: torch.Tensor, w: torch.Tensor) -> bool:
+    """Return whether forward-mode AD differentiates one of them, which no node of ours can do and says so."""
+    return unpack_dual(x).tangent is not None or unpack_dual(w).tangent is not None
 
 
 class _SaveFirst(torch.autograd.Function):
@@ -81,14 +92,16 @@ class _SaveFirst(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, others: tuple[Any, ...]) -> torch.Tensor:
-        *arguments, out = others
-        _save(ctx, (x, w, *arguments), out)
-        return cast(torch.Tensor, out)
+    def forward(
+        ctx: Any, x: torch.Tensor, w: torch.Tensor, others: tuple[torch.Tensor, _Options, torch.Tensor]
+    ) -> torch.Tensor:
+        offs, options, out = others
+        _save(ctx, x, w, offs, options)
+        return out
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor) -> Any:
-        return *_gradients(ctx, g)[:2], None
+        return *_gradients(ctx, g), None
 
 
 class _TakePlace(torch.autograd.Function):
@@ -103,22 +116,23 @@ class _TakePlace(torch.autograd.Function):
         return None, g
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001 - torch names it
+def _save(ctx: Any, x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, options: _Options) -> None:
     """Save what the wanted gradients read. The flags alone decide, so that a recomputation saves the same."""
-    x, w, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype, ctx.num_sms = inputs
-    needs_dx, needs_dw = ctx.needs_input_grad[:2]
-    ctx.save_for_backward(x if needs_dw else None, w if needs_dx else None, offs)
+    needs = ctx.needs_input_grad
+    ctx.options = options
+    ctx.save_for_backward(x if needs[1] else None, w if needs[0] else None, offs)
 
 
-def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     x, w, offs = ctx.saved_tensors
+    deterministic, backend, weight_grad_dtype, num_sms = ctx.options
     g = g.contiguous()
     # Only the operators refuse a second derivative. Where none can follow, the host is spared their dispatch.
     as_operators = torch.is_grad_enabled() or torch.compiler.is_compiling() or dispatch_mode.is_active()
     dgrad, wgrad = (_DGRAD, _WGRAD) if as_operators else (_dgrad, _wgrad)
-    dx = None if w is None else dgrad(g, w, offs, ctx.deterministic, ctx.backend, ctx.num_sms)
-    dw = None if x is None else wgrad(g, x, offs, ctx.deterministic, ctx.backend, ctx.weight_grad_dtype, ctx.num_sms)
-    return dx, dw, None, None, None, None, None
+    dx = None if w is None else dgrad(g, w, offs, deterministic, backend, num_sms)
+    dw = None if x is None else wgrad(g, x, offs, deterministic, backend, weight_grad_dtype, num_sms)
+    return dx, dw
 
 
 def _grouped_mm(
@@ -184,8 +198,17 @@ def _operator(
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
+def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001 - torch names it
+    x, w, offs, *options = inputs
+    _save(ctx, x, w, offs, tuple(options))
+
+
 _GROUPED_MM = _operator(
-    "grouped_mm", _grouped_mm, lambda x, w, *_: x.new_empty(x.shape[0], w.shape[1]), _gradients, _save
+    "grouped_mm",
+    _grouped_mm,
+    lambda x, w, *_: x.new_empty(x.shape[0], w.shape[1]),
+    lambda ctx, g: (*_gradients(ctx, g), *[None] * 5),
+    _save_inputs,
 )
 _DGRAD = _operator(
     "grouped_mm_dgrad", _dgrad, lambda g, w, *_: g.new_empty(g.shape[0], w.shape[2]), _no_second_derivative

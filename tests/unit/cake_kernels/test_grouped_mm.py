@@ -430,6 +430,10 @@ def test_a_transform_of_torch_func_is_refused_by_torch(transform):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own, on first use
-def test_forward_mode_is_refused_by_torch_rather_than_a_tangent_dropped():
-    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
-        grouped_mm(torch.autograd.forward_ad.make_dual(P.x, P.x), P.w, P.offs)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+@pytest.mark.parametrize("of", ["x", "w"])
+def test_forward_mode_is_refused_by_torch_rather_than_a_tangent_dropped(of, mode):
+    given = {"x": P.x, "w": P.w, "offs": P.offs}
+
+    with mode(), torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+        grouped_mm(**{**given, of: torch.autograd.forward_ad.make_dual(given[of], given[of])})
