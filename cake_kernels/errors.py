@@ -30,6 +30,10 @@ class ProgramFileError(CakeError):
     """A program's file exists and fails to import, or holds no program of its name."""
 
 
+class NondeterministicError(CakeError, RuntimeError):
+    """A sum whose order may differ would run while torch is told to use deterministic algorithms."""
+
+
 class CompileError(CakeError):
     """CUDA C++ is refused.
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, NondeterministicError
 from .autograd import multiply
-from .backend import BACKENDS, Backend, FallbackWarning, NondeterministicError
+from .backend import BACKENDS, Backend, FallbackWarning
 
 __all__ = ["Backend", "FallbackWarning", "NondeterministicError", "grouped_mm"]
 

@@ -187,6 +187,9 @@ def wgrad(
         An argument breaks a rule above; nothing was written.
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
+    NondeterministicError
+        ``deterministic=False`` under ``torch.use_deterministic_algorithms(True)`` on CUDA; only a warning with
+        ``warn_only=True``.
     """
     call = wgrad_call(g, x, offs, indptr, out, out_dtype=out_dtype, accumulate=accumulate, num_sms=num_sms)
     return prepare(call, deterministic=deterministic).launch()

@@ -227,8 +227,10 @@ def wgrad_call(
     num_sms: int | None = None,
 ) -> Call:
     """Check the arguments of :func:`cake_kernels.grouped_gemm.wgrad`."""
-    if out_dtype not in _OUT_DTYPES:
-        raise ArgumentError(f"out_dtype must be torch.bfloat16 or torch.float32, got {out_dtype}")
+    if not isinstance(out_dtype, torch.dtype) or out_dtype not in _OUT_DTYPES:
+        raise ArgumentError(f"out_dtype must be torch.bfloat16 or torch.float32, got {out_dtype!r}")
+    if not isinstance(accumulate, bool):
+        raise ArgumentError(f"accumulate must be a bool, got {accumulate!r}")
     if accumulate and out is None:
         raise ArgumentError(
             "accumulate=True must come with out=, the tensor that the gradient is added to, got out=None"

@@ -7,6 +7,7 @@ dispatch.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -16,6 +17,7 @@ import torch
 
 from .. import registry
 from ..device import made_current
+from ..errors import ArgumentError, NondeterministicError
 from . import reference
 from .call import Call, Form
 
@@ -69,18 +71,43 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
     Raises
     ------
     ArgumentError
-        A tensor is aligned as no CUDA program can address it.
+        A tensor is aligned as no CUDA program can address it, or ``deterministic`` is no bool.
     NoProgramError
         No program can do the call on this device; the message has each program's reason.
+    NondeterministicError
+        See :func:`alert_not_deterministic`; of wgrad alone, since the others split nothing.
     """
+    if deterministic is not True and deterministic is not False:
+        raise ArgumentError(f"deterministic must be a bool, got {deterministic!r}")
     form, a, b, offs, _ = call
     if form.device.type == "cpu":
         out = call.output()
         return Prepared(out=out, inputs=(a, b, offs), enqueue=partial(reference.run, call, out))
     program = _program(form, deterministic)
+    if not deterministic and form.op == "wgrad":
+        alert_not_deterministic("wgrad")
     call.check_alignment()
     out = call.output()
     return Prepared(out=out, inputs=(a, b, offs), enqueue=_enqueue(program, call, out))
+
+
+def alert_not_deterministic(what: str) -> None:
+    """Say that ``what(deterministic=False)`` may differ from run to run, if torch is told that nothing may.
+
+    Raises
+    ------
+    NondeterministicError
+        It is; where it is told with ``warn_only=True``, this is a warning.
+    """
+    if not torch.are_deterministic_algorithms_enabled():
+        return
+    message = (
+        f"{what}(deterministic=False) must not run under torch.use_deterministic_algorithms(True), since the order of"
+        " a sum in dW may differ between runs; pass deterministic=True"
+    )
+    if not torch.is_deterministic_algorithms_warn_only_enabled():
+        raise NondeterministicError(message)
+    warnings.warn(message, stacklevel=2)
 
 
 @lru_cache(maxsize=4096)

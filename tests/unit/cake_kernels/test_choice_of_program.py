@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cake_kernels import grouped_gemm, registry
 from cake_kernels.device import DeviceFacts
-from cake_kernels.errors import ArgumentError, NoProgramError
+from cake_kernels.errors import ArgumentError, NondeterministicError, NoProgramError
 from cake_kernels.grouped_gemm import call as call_module
 from cake_kernels.grouped_gemm import prepared as prepared_module
 from cake_kernels.registry import Problem, Program
@@ -361,3 +361,31 @@ def test_on_a_cpu_any_address_and_stride_will_do():
     w, offs = torch.zeros(2, 5, 7, dtype=BF16), torch.tensor([2, 6], dtype=torch.int32)
 
     assert grouped_gemm.forward(x, w, offs).shape == (6, 5)
+
+
+@pytest.fixture
+def deterministic_algorithms():
+    yield torch.use_deterministic_algorithms
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("warn_only", [False, True])
+def test_wgrad_of_a_free_order_heeds_torchs_switch(gpu, monkeypatch, deterministic_algorithms, warn_only):
+    has(monkeypatch, *(gpu.program(op, variant="nondet") for op in ("fwd", "dgrad", "wgrad")))
+    x, g, w, offs = on_cuda(6, 8), on_cuda(6, 16), on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32)
+    y, dx, dw = on_cuda(6, 16), on_cuda(6, 8), on_cuda(2, 16, 8)
+    grouped_gemm.wgrad(g, x, offs, out=dw, deterministic=False)
+
+    deterministic_algorithms(True, warn_only=warn_only)
+    message = (
+        r"^wgrad\(deterministic=False\) must not run under torch.use_deterministic_algorithms\(True\), since the order"
+    )
+    expectation = (
+        pytest.warns(UserWarning, match=message) if warn_only else pytest.raises(NondeterministicError, match=message)
+    )
+    with expectation:
+        grouped_gemm.wgrad(g, x, offs, out=dw, deterministic=False)
+    grouped_gemm.forward(x, w, offs, out=y, deterministic=False)
+    grouped_gemm.dgrad(g, w, offs, out=dx, deterministic=False)
+
+    assert len(gpu.launched) == (4 if warn_only else 3)

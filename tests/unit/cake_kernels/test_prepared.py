@@ -262,3 +262,22 @@ def test_more_rows_than_offs_can_name_are_refused_though_the_form_is_known():
 
     with pytest.raises(ArgumentError, match="M must be at most 2147483647, .* got 2147483648"):
         form.of_rows(2**31)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("forward", {"deterministic": "no"}, "deterministic must be a bool, got 'no'"),
+        ("dgrad", {"deterministic": None}, "deterministic must be a bool, got None"),
+        ("wgrad", {"deterministic": 1}, "deterministic must be a bool, got 1"),
+        ("wgrad", {"accumulate": "yes"}, "accumulate must be a bool, got 'yes'"),
+        ("wgrad", {"out_dtype": []}, r"out_dtype must be torch.bfloat16 or torch.float32, got \[\]"),
+        ("wgrad", {"out_dtype": torch.float16}, "out_dtype must be torch.bfloat16 or torch.float32, got torch.float16"),
+    ],
+)
+def test_an_option_of_another_type_is_an_error_with_rule_and_value(name, options, message):
+    function, prepare, a, b, _ = operands(name)
+
+    for call in (function, prepare):
+        with pytest.raises(ArgumentError, match=message):
+            call(a, b, int32(5, 5, 11), **options)
