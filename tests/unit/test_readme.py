@@ -1,14 +1,16 @@
 """What the README shows is run as it stands."""
 
-import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from harness import runfile
 from harness.arms import Arm
+from harness.cli import cake_bench
 from harness.correctness import check_arms
 from harness.operands import make_operands
 from harness.rounds import file as rounds_file
@@ -20,7 +22,7 @@ README = (TOP / "README.md").read_text()
 
 def test_the_readmes_h200_table_is_that_of_the_committed_report() -> None:
     folder = TOP / "reports" / "h200"
-    pages = ("moe-training/boost", "moe-training/sustained", "moe-training/ckpt-es", "programs/sustained")
+    pages = ("moe-training/boost", "moe-training/ckpt-es", "programs/sustained")
     report = "\n".join((folder / f"{page}.md").read_text() for page in pages)
     part = README[README.index("## A real table") : README.index("## Use")]
     lines = [line for line in part.splitlines() if line.startswith("|")]
@@ -33,12 +35,30 @@ def test_the_readme_has_no_place_left_to_fill() -> None:
     assert "<!--" not in README
 
 
-@pytest.mark.parametrize("page", sorted((TOP / "reports" / "h200").rglob("*.md")), ids=lambda p: p.name)
-def test_a_committed_report_says_which_run_files_it_renders(page: Path) -> None:
-    runs = {json.loads(p.read_text()).get("run_id") for p in page.parent.glob("*.json")} - {None}
+def renderings() -> dict[str, list[str]]:
+    """Page -> the words of the command that reports/README.md gives for it, without the page."""
+    lines = (TOP / "reports" / "README.md").read_text().splitlines()
+    words = [shlex.split(line) for line in lines if line.startswith("cake-bench ")]
+    assert all(command[-2] == "-o" for command in words)
+    return {command[-1]: command[1:-2] for command in words}
 
-    assert runs
-    assert any(f"run {run}" in page.read_text() for run in runs)
+
+def test_every_committed_page_has_its_command() -> None:
+    folder = TOP / "reports" / "h200"
+    pages = {str(page.relative_to(folder)) for page in folder.rglob("*.md")}
+
+    assert pages == {*renderings(), "configs/configs.md"}
+
+
+@pytest.mark.parametrize(("page", "command"), renderings().items(), ids=renderings())
+def test_a_committed_page_is_what_its_command_prints(
+    page: str, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(TOP / "reports" / "h200")
+
+    printed = CliRunner().invoke(cake_bench, command, prog_name="cake-bench").stdout
+
+    assert printed == Path(page).read_text()
 
 
 @pytest.mark.parametrize("path", sorted((TOP / "reports" / "h200").rglob("*.json")), ids=lambda p: p.name)
