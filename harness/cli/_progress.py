@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from harness.model.run import Row
+
+
+def how_to_go_on(path: Path) -> str:
+    """Return the sentence for whoever wants the rest of an unfinished file."""
+    return f"go on with the same command, --resume {path} for --out and --run-id"
 
 
 class RowProgress:

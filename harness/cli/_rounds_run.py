@@ -19,13 +19,14 @@ from pydantic import ValidationError
 from harness import arms as arm_files
 from harness import devices
 from harness.cli._options import Selection, duration_ns, read_shapes, select_cases, selection
+from harness.cli._progress import how_to_go_on
 from harness.cli._session import DEFAULT_TIMER
 from harness.errors import UsageError
 from harness.kernels import current
 from harness.pages.rounds.summary import exit_code, summarise
 from harness.revision import revision
 from harness.rounds import file
-from harness.rounds.conductor import Played, Setting, play
+from harness.rounds.conductor import Played, Setting, check, play
 from harness.rounds.model import (
     METHOD_VERSION,
     MODES,
@@ -118,7 +119,7 @@ ROWS = ("suites", "adhoc", "globs", "ops", "shapes_file")
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Go on with a file of rounds: the same command, the rounds that are missing or failed.",
+    help="Go on with a file of rounds: the same command without --out and --run-id plays those missing or failed.",
 )
 @click.option(
     "--revision", "named_revision", metavar="REV", help="Revision of the measured tree, where git cannot tell it."
@@ -173,6 +174,8 @@ def run(
         if role not in interpreters:
             arm_files.load(arm)
     on: Literal["cuda", "cpu"] = device or ("cuda" if "cuda" in devices.names() else "cpu")
+    if on not in devices.names() and len(interpreters) < len(ROLES):
+        raise UsageError(f"--device {on} cannot be used: torch sees no CUDA device; here: cpu")
     spec = timer or DEFAULT_TIMER[on]
     plan = Plan(
         baseline=Side(arm=baseline, own_python="baseline" in interpreters),
@@ -195,6 +198,7 @@ def run(
         environment=os.environ,
         allow_busy=allow_busy,
     )
+    check(plan, setting)
     begun = _new_run(plan, run_id, named_revision)
     path = resume or (out or DEFAULT_FOLDER) / f"{begun.run_id}.json"
     if resume is None and path.exists():
@@ -271,10 +275,10 @@ def _play(run: RoundsRun, setting: Setting, path: Path, max_failures: int) -> Ro
                 _say(run, played)
                 failures += bool(played.failure)
                 if failures == max_failures:
-                    click.echo(f"stopped after {failures} failed rounds; --resume {path} goes on", err=True)
+                    click.echo(f"stopped after {failures} failed rounds; {how_to_go_on(path)}", err=True)
                     break
     except KeyboardInterrupt:
-        click.echo(f"the rounds that are done are saved; go on with the same command and --resume {path}", err=True)
+        click.echo(f"the rounds that are done are saved; {how_to_go_on(path)}", err=True)
         raise
     return run
 

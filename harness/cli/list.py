@@ -73,7 +73,7 @@ def _lines(what: str, shapes: Shapes, machine: Machine, chosen: Selection) -> li
     if what == "arms":
         return _arm_lines(shapes, machine, chosen)
     if what == "timers":
-        return [f"{name}: {timers.why_not(name, machine) or 'can be used here'}" for name in timers.names()]
+        return [f"{name}: {timers.why_not(name, machine.device) or 'can be used here'}" for name in timers.names()]
     return _program_lines()
 
 

@@ -20,7 +20,7 @@ from harness.cli._gate import exit_code, fail_below
 from harness.cli._options import Selection, duration_ns, read_shapes, select_arms, select_cases, selection
 from harness.cli._plan import print_plan
 from harness.cli._previous import compare_sides, open_previous, previous_options, recorded, with_kernels
-from harness.cli._progress import RowProgress
+from harness.cli._progress import RowProgress, how_to_go_on
 from harness.cli._rates import with_rates
 from harness.cli._session import arm_infos, open_session, select_regimes, select_twin
 from harness.errors import ExitCode, UsageError
@@ -79,7 +79,7 @@ TOP = Path(__file__).resolve().parents[2]
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Go on with a run file: the same command, the rows that are missing.",
+    help="Go on with a run file: the same command without --out and --run-id measures the rows that are missing.",
 )
 @click.option(
     "--time-limit",
@@ -300,7 +300,7 @@ def _saved(path: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"the rows that are done are saved; go on with the same command and --resume {path}", err=True)
+        click.echo(f"the rows that are done are saved; {how_to_go_on(path)}", err=True)
         raise
 
 
@@ -313,9 +313,7 @@ def _closing(run: Run, path: Path, stopped: Stop | None) -> str:
         f"table: cake-bench report {path}",
     ]
     if stopped:
-        lines.insert(
-            1, f"stopped after {len(run.rows)} rows: {stopped.reason}; go on with the same command and --resume {path}"
-        )
+        lines.insert(1, f"stopped after {len(run.rows)} rows: {stopped.reason}; {how_to_go_on(path)}")
     return "\n".join(lines)
 
 

@@ -87,7 +87,7 @@ class CudaHardware:
 
     def open_session(self, device: Device) -> CuptiSession:
         """Open CUPTI as the timer does."""
-        if reason := timers.why_not("cupti", device.machine):
+        if reason := timers.why_not("cupti", device.machine.device):
             raise UsageError(reason)
         session = CuptiSession(cupti_session.load(), synchronize=device.synchronize, probe=device.flush)
         session.open()

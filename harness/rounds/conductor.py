@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import timers
 from harness.errors import MeasurementError, UsageError
 from harness.rounds.environment import without_ours
 from harness.rounds.messages import GaveUp, Hello, Job, Mailbox, Report, Step, Turn
@@ -79,21 +81,35 @@ class RankFailed(MeasurementError):
         self.said = said
 
 
-def play(plan: Plan, setting: Setting, indices: Sequence[int]) -> Generator[Played, None, None]:
-    """Play the rounds ``indices`` of ``plan``, one after the other; yield what became of each as soon as it is over.
+def check(plan: Plan, setting: Setting) -> None:
+    """Raise what no round could be played with, before anything starts.
 
-    Closing it ends the processes that still run.
-
-    With ``process`` each round has processes of its own: one launch, or one an arm where the arms' interpreters differ.
-    With ``session`` one launch plays all rounds; where one fails, another launch goes on with the next.
+    What only another interpreter can know, that of an arm with its own, is not asked: its first round says so.
 
     Raises
     ------
     UsageError
-        ``session`` with two interpreters.
+        ``session`` with two interpreters, an interpreter that is no program, a timer that cannot be used so.
     """
     if plan.isolate == "session" and not setting.together:
         raise UsageError("--isolate session runs both arms in one process, got two interpreters; leave out --isolate")
+    for python in setting.pythons.values():
+        if shutil.which(python, path=setting.environment.get("PATH")) is None:
+            raise UsageError(f"{python} cannot be started: it is no program; check --python")
+    if plan.device == "cpu" or not (plan.baseline.own_python and plan.new.own_python):
+        timers.check(setting.timer, plan.device)
+    else:
+        timers.check_argument(setting.timer)
+
+
+def play(plan: Plan, setting: Setting, indices: Sequence[int]) -> Generator[Played, None, None]:
+    """Play the rounds ``indices`` of ``plan``, one after the other; yield what became of each as soon as it is over.
+
+    ``plan`` and ``setting`` are such as :func:`check` lets pass. Closing it ends the processes that still run.
+
+    With ``process`` each round has processes of its own: one launch, or one an arm where the arms' interpreters differ.
+    With ``session`` one launch plays all rounds; where one fails, another launch goes on with the next.
+    """
     firsts = first_roles(plan.rounds, plan.order, seed=plan.seed)
     left = [(index, firsts[index]) for index in indices]
     while left:

@@ -1,6 +1,7 @@
 """Timers: one way to time calls a file. This file holds what a timer is and how timers are found.
 
-A module ``harness/timers/<name>.py`` has two functions: ``why_not(machine)`` and ``open_timer(device, argument)``.
+A module ``harness/timers/<name>.py`` has three functions: ``why_not(device)`` of ``cpu`` or ``cuda``,
+``check_argument(argument)`` and ``open_timer(device, argument)``; the first two open nothing, and touch no GPU.
 A whole paired group goes to one timer, so that no group can mix two.
 """
 
@@ -8,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from harness import plugins
 from harness.devices import Device
 from harness.errors import UsageError
-from harness.model.machine import Machine
 from harness.model.sample import Sample
 
 
@@ -76,9 +76,30 @@ def names() -> tuple[str, ...]:
     return plugins.names("timers")
 
 
-def why_not(name: str, machine: Machine) -> str | None:
-    """Return why the timer ``name`` cannot be used on ``machine``, or None."""
-    return cast("str | None", plugins.load("timers", name).why_not(machine))
+def why_not(name: str, device: Literal["cpu", "cuda"]) -> str | None:
+    """Return why the timer ``name`` cannot be used here on ``device``, or None."""
+    return cast("str | None", plugins.load("timers", name).why_not(device))
+
+
+def check(spec: str, device: Literal["cpu", "cuda"]) -> None:
+    """Raise what :func:`open_timer` would raise of ``NAME`` or ``NAME:ARGUMENT`` before it opens anything.
+
+    Raises
+    ------
+    UsageError
+        It cannot be used there, its argument is wrong, or there is none of that name.
+    """
+    check_argument(spec)
+    name = spec.partition(":")[0]
+    reason = why_not(name, device)
+    if reason:
+        raise UsageError(f"--timer {name} cannot be used here: {reason}")
+
+
+def check_argument(spec: str) -> None:
+    """Raise if there is no such timer, or not with this argument, whatever the machine."""
+    name, _, argument = spec.partition(":")
+    plugins.load("timers", name).check_argument(argument or None)
 
 
 def open_timer(spec: str, device: Device) -> Timer:
@@ -87,14 +108,11 @@ def open_timer(spec: str, device: Device) -> Timer:
     Raises
     ------
     UsageError
-        It cannot be used here, its argument is wrong, or there is none of that name. No other takes its place.
+        As :func:`check`; or it cannot be opened. No other takes its place.
     """
+    check(spec, device.machine.device)
     name, _, argument = spec.partition(":")
-    module = plugins.load("timers", name)
-    reason = module.why_not(device.machine)
-    if reason:
-        raise UsageError(f"--timer {name} cannot be used here: {reason}")
-    return cast("Timer", module.open_timer(device, argument or None))
+    return cast("Timer", plugins.load("timers", name).open_timer(device, argument or None))
 
 
 def refuse_argument(name: str, argument: str | None) -> None:

@@ -6,21 +6,25 @@ import time
 from collections.abc import Callable, Sequence
 
 from harness.devices import Device
-from harness.model.machine import Machine
 from harness.model.sample import Sample
 from harness.timers import TimedCall, Traced, refuse_argument
 
 
-def why_not(machine: Machine) -> str | None:
+def why_not(device: str) -> str | None:
     """Refuse a GPU: a wall clock around a launch would time the host."""
-    if machine.device != "cpu":
-        return f"it times the host, and calls on {machine.product} return before they are done; use --timer cuda_event"
+    if device != "cpu":
+        return "it times the host, and calls on a GPU return before they are done; use --timer cuda_event"
     return None
+
+
+def check_argument(argument: str | None) -> None:
+    """Refuse any."""
+    refuse_argument("cpu", argument)
 
 
 def open_timer(device: Device, argument: str | None) -> CpuTimer:
     """Return the timer; it takes no argument."""
-    refuse_argument("cpu", argument)
+    check_argument(argument)
     return CpuTimer(device, clock=time.perf_counter_ns, sleep=time.sleep)
 
 

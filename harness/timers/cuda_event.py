@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import torch
 
 from harness.devices import Device
-from harness.model.machine import Machine
 from harness.model.sample import QUEUE_DRY, Sample
 from harness.timers import TimedCall, Traced, refuse_argument
 
@@ -41,14 +40,19 @@ COVER = 1.5
 WAKE_NS = 200_000
 
 
-def why_not(machine: Machine) -> str | None:
+def why_not(device: str) -> str | None:
     """Ask for a GPU."""
-    return None if machine.device == "cuda" else "it needs a CUDA device; use --timer cpu"
+    return None if device == "cuda" else "it needs a CUDA device; use --timer cpu"
+
+
+def check_argument(argument: str | None) -> None:
+    """Refuse any."""
+    refuse_argument("cuda_event", argument)
 
 
 def open_timer(device: Device, argument: str | None) -> CudaEventTimer:
     """Return the timer; it takes no argument."""
-    refuse_argument("cuda_event", argument)
+    check_argument(argument)
     return CudaEventTimer(device)
 
 

@@ -15,7 +15,6 @@ from harness import cupti_session
 from harness.clock import RingClock
 from harness.cupti_session import CuptiSession, Role, external_id
 from harness.devices import Device
-from harness.model.machine import Machine
 from harness.model.sample import Sample
 from harness.probe import ClockProbe as Probe
 from harness.timers import TimedCall, Traced, refuse_argument
@@ -25,11 +24,16 @@ from harness.trace import Attribution, Fault, Ledger, Record, Refused, Timed, ad
 COVER = 1.5
 
 
-def why_not(machine: Machine) -> str | None:
+def why_not(device: str) -> str | None:
     """Ask for a GPU, the pinned pair of libraries, a driver, and no profiler around the process."""
-    if machine.device != "cuda":
+    if device != "cuda":
         return "it needs a CUDA device; use --timer cpu"
     return cupti_session.why_not(os.environ)
+
+
+def check_argument(argument: str | None) -> None:
+    """Refuse any."""
+    refuse_argument("cupti", argument)
 
 
 def open_timer(device: Device, argument: str | None) -> CuptiTimer:
@@ -40,7 +44,7 @@ def open_timer(device: Device, argument: str | None) -> CuptiTimer:
     UsageError
         CUPTI cannot be used, or delivers no records.
     """
-    refuse_argument("cupti", argument)
+    check_argument(argument)
     session = CuptiSession(cupti_session.load(), synchronize=device.synchronize, probe=device.flush)
     session.open()
     # CUPTI hands over what it still holds at exit, when there is no interpreter left to take it.

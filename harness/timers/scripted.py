@@ -8,16 +8,20 @@ from pathlib import Path
 
 from harness.devices import Device
 from harness.errors import UsageError
-from harness.model.machine import Machine
 from harness.model.sample import Sample
 from harness.timers import TimedCall, Traced
 
 EXAMPLE = '{"torch_grouped_mm": [21000, 20800], "cublas_loop": [19500]}'
 
 
-def why_not(machine: Machine) -> str | None:  # noqa: ARG001 - it runs anywhere
+def why_not(device: str) -> str | None:  # noqa: ARG001 - it runs anywhere
     """Run anywhere."""
     return None
+
+
+def check_argument(argument: str | None) -> None:
+    """Ask for a file that can be replayed."""
+    _script(argument)
 
 
 def open_timer(device: Device, argument: str | None) -> ScriptedTimer:  # noqa: ARG001 - nothing is read from the device
@@ -28,6 +32,10 @@ def open_timer(device: Device, argument: str | None) -> ScriptedTimer:  # noqa: 
     UsageError
         There is no such file, or it holds something else.
     """
+    return ScriptedTimer(_script(argument))
+
+
+def _script(argument: str | None) -> dict[str, tuple[float, ...]]:
     if argument is None:
         raise UsageError(f"--timer scripted needs a file, --timer scripted:FILE.json, holding e.g. {EXAMPLE}")
     try:
@@ -36,7 +44,7 @@ def open_timer(device: Device, argument: str | None) -> ScriptedTimer:  # noqa: 
         raise UsageError(f"--timer scripted: {argument} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UsageError(f"--timer scripted: {argument} is no JSON ({error}); it must hold e.g. {EXAMPLE}") from error
-    return ScriptedTimer(_checked(script, argument))
+    return _checked(script, argument)
 
 
 def _checked(script: object, path: str) -> dict[str, tuple[float, ...]]:

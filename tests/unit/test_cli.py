@@ -256,7 +256,7 @@ def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys
 
     assert cli(*run(*rows, "--time-limit", "0.000001s")) == 0
     out = capsys.readouterr().out
-    assert "stopped after 1 rows: --time-limit is over; go on with the same command and --resume reports/r.json" in out
+    assert "stopped after 1 rows: --time-limit is over; go on with the same command, --resume reports/r.json for" in out
     first = runfile.load(Path("reports/r.json"))
 
     assert cli(*run(*rows, "--resume", "reports/r.json")) == 0
@@ -298,7 +298,7 @@ def test_control_c_saves_the_rows_that_are_done(
 
     assert code == 130
     err = capsys.readouterr().err
-    assert "the rows that are done are saved; go on with the same command and --resume reports/r.json" in err
+    assert "are saved; go on with the same command, --resume reports/r.json for --out and --run-id\n" in err
     assert "interrupted" in err
     assert len(runfile.load(Path("reports/r.json")).rows) == 1
 

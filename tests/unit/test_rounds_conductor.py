@@ -17,7 +17,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.rounds import processes
-from harness.rounds.conductor import Played, Rank, RankFailed, Setting, command, play, refuse_lost
+from harness.rounds.conductor import Played, Rank, RankFailed, Setting, check, command, play, refuse_lost
 from harness.rounds.messages import GaveUp
 from harness.rounds.model import Plan, Round
 from harness.rounds.processes import MARK, Launch, gone
@@ -399,7 +399,7 @@ def test_environments_that_draw_other_inputs_from_one_seed_are_refused(stage: St
 
 def test_a_session_of_two_environments_is_refused(stage: Stage) -> None:
     with pytest.raises(UsageError, match="runs both arms in one process, got two interpreters"):
-        stage.play(plan_of(isolate="session"), {}, new=stage.another("python-of-new"))
+        check(plan_of(isolate="session"), stage.setting(plan_of(), {}, new=stage.another("python-of-new")))
 
 
 def test_an_interpreter_that_cannot_be_started_is_named(stage: Stage, tmp_path: Path) -> None:

@@ -7,13 +7,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness import devices
 from harness.cli import _rounds_run, main
+from harness.errors import UsageError
 from harness.rounds import file
+from harness.rounds.conductor import Setting, check
+from harness.rounds.model import ROLES, Side
 from harness.rounds.processes import gone
+from tests.unit.test_rounds_file import small_run
 
 CASE = ("--shape", "E=3,M=9,N=16,K=16,dist=skew", "--op", "fwd")
 SCRIPT = {"cublas_loop": [30_000, 50_000, 40_000], "torch_grouped_mm": [20_000], "faulty": [10_000]}
@@ -142,7 +148,7 @@ def test_a_rank_that_dies_under_torchrun_is_named_no_process_is_left_and_resume_
     (attempt,) = file.load(path).rounds
     failure = "rank 1 died without a word while loading and checking 'fwd E3 M9 N16 K16 skew' in round 0"
     assert (attempt.index, attempt.failure, attempt.failed_ranks) == (0, failure, (1,))
-    assert f"stopped after 1 failed rounds; --resume {path} goes on" in capsys.readouterr().err
+    assert f"stopped after 1 failed rounds; go on with the same command, --resume {path} for" in capsys.readouterr().err
     signed = [int(p.stem) for p in faulty.glob("*.pid")]
     assert len(signed) == 2
     assert [pid for pid in signed if not gone(pid)] == []
@@ -201,7 +207,8 @@ def test_sigterm_ends_the_processes_clears_the_folder_and_keeps_the_rounds_that_
 
     path = tmp_path / "r1.json"
     assert first == "1/2 round 0, baseline first: measured\n"
-    saved = f"the rounds that are done are saved; go on with the same command and --resume {path}\n"
+    saved = "the rounds that are done are saved; go on with the same command,"
+    saved += f" --resume {path} for --out and --run-id\n"
     assert (running.returncode, rest) == (130, f"{saved}cake-bench: interrupted\n")
     assert file.load(path).done == {0}
     assert len(signed) == 2
@@ -244,8 +251,6 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 def test_resume_with_another_command_is_refused(
     tmp_path: Path, script: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tests.unit.test_rounds_file import small_run
-
     path = tmp_path / "r1.json"
     file.save(small_run(), path)
     words = ("--baseline", "cublas_loop", "--new", "torch_grouped_mm", "--timer", script, "--resume", str(path))
@@ -265,18 +270,43 @@ REFUSED = {
     "an interpreter twice": (("--python", "new=a", "--python", "new=b"), "--python names new twice"),
     "a session of two": (("--python", "new=a", "--isolate", "session"), "got two interpreters"),
     "a run that cannot be named": (("--run-id", "../x"), "this run cannot be recorded: run_id"),
+    "no such interpreter": (("--python", "new=/nope"), "/nope cannot be started: it is no program; check --python"),
+    "a GPU's timer": (("--timer", "cupti"), "--timer cupti cannot be used here: it needs a CUDA device"),
+    "a script that is not named": (("--timer", "scripted"), "--timer scripted needs a file"),
+    "a script that is not there": (("--timer", "scripted:none.json"), "none.json cannot be read: No such file"),
+    "a timer that is not known": (("--timer", "stopwatch"), "timer 'stopwatch' is not known; known: cpu, "),
+    "a GPU that is not there": (("--device", "cuda"), "--device cuda cannot be used: torch sees no CUDA device"),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_makes_no_sense_is_refused_before_a_process_starts(
-    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+def test_what_makes_no_sense_is_refused_before_a_process_starts_or_a_file_is_written(
+    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(devices, "names", lambda: ("cpu",))
     words, message = REFUSED[what]
     given = ["--baseline", "cublas_loop", "--new", "cublas_loop", "--out", str(tmp_path), *words]
 
     assert main(["rounds", "run", *CASE, "--device", "cpu", *given]) == 2
     assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_timer_that_only_other_interpreters_have_is_theirs_to_refuse(tmp_path: Path) -> None:
+    plan = small_run().plan.model_copy(
+        update={"device": "cuda", "timer": "cupti"} | {r: Side(arm="cublas_loop", own_python=True) for r in ROLES}
+    )
+    one, other = (tmp_path / name for name in ("one", "other"))
+    for python in (one, other):
+        python.touch(mode=0o755)
+    setting = Setting(timer="cupti", pythons={"baseline": str(one), "new": str(other)}, environment={})
+
+    check(plan, setting)
+
+    with pytest.raises(UsageError, match="--timer cupti takes no argument, got 'x'"):
+        check(plan, replace(setting, timer="cupti:x"))
+    with pytest.raises(UsageError, match="--timer cupti cannot be used here: it needs a CUDA device"):
+        check(plan.model_copy(update={"device": "cpu"}), setting)
 
 
 def test_an_arm_of_another_interpreter_runs_there_and_what_it_prints_is_said(

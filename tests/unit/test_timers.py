@@ -9,7 +9,7 @@ from harness.errors import UnknownName, UsageError
 from harness.timers import TimedCall
 from harness.timers.cpu import CpuTimer
 from harness.timers.cuda_event import CudaEventTimer
-from tests.bench import QuietDevice, machine
+from tests.bench import QuietDevice
 
 
 def test_timers_are_their_files() -> None:
@@ -22,7 +22,7 @@ def test_an_unknown_timer_is_answered_with_the_known_ones() -> None:
 
 
 def test_a_gpu_timer_is_refused_without_a_gpu_and_none_takes_its_place() -> None:
-    assert timers.why_not("cuda_event", machine()) == "it needs a CUDA device; use --timer cpu"
+    assert timers.why_not("cuda_event", "cpu") == "it needs a CUDA device; use --timer cpu"
     with pytest.raises(UsageError, match="--timer cuda_event cannot be used here: it needs a CUDA device"):
         timers.open_timer("cuda_event", QuietDevice())
 
