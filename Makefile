@@ -59,7 +59,7 @@ lint: $(VENV)/installed
 	$(BIN)/lint-imports
 
 golden: $(VENV)/installed
-	GOLDEN_WRITE=1 $(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_runfile.py tests/unit/test_doctor_pages.py tests/unit/test_compare_pages.py tests/unit/test_rounds_file.py tests/unit/test_rounds_table.py
+	GOLDEN_WRITE=1 $(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_runfile.py tests/unit/test_doctor_pages.py tests/unit/test_compare_pages.py tests/unit/test_rounds_file.py tests/unit/test_rounds_table.py tests/unit/test_stats_page.py
 	$(BIN)/python -m tests.unit.test_cases
 	$(BIN)/python -m tests.unit.report_goldens
 

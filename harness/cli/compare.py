@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from harness.compare.environment import ALLOWABLE
 from harness.compare.interleaved import compare_interleaved
 from harness.compare.stored import compare_stored
 from harness.errors import NothingMeasured, UnknownName, UsageError
+from harness.model.run import Run
 from harness.stats.mann_whitney import MOST_VALUES
 
 FEWEST_GROUPS = 12
@@ -142,15 +144,36 @@ def _compared(
             f"compare takes one run file, or BASE and HEAD, got {len(files)}; cake-bench report pools more"
         )
     loaded = [runfile.load(path) for path in files]
-    if len({run.run_id for run in loaded}) > 1:
-        return compare_stored(*loaded, arms=arms, against=against, allow=allow, limits=limits)
     if loaded[0] != loaded[-1]:
-        raise UsageError(f"both files are run {loaded[0].run_id}, and differ; give two runs")
+        return _of_two(files, loaded, compare_stored(*loaded, arms=arms, against=against, allow=allow, limits=limits))
     _refuse_stored_options(against, allow)
     for name in arms:
         if name not in (known := tuple(info.name for info in loaded[0].arms)):
             raise UnknownName("arm", name, known)
     return compare_interleaved(loaded[0], arms=frozenset(arms), limits=limits)
+
+
+def _of_two(files: Sequence[Path], loaded: Sequence[Run], comparison: Comparison) -> Comparison:
+    """Return ``comparison`` with the files named, where the two runs have one name.
+
+    Raises
+    ------
+    UsageError
+        They began in the same second too: what both files have was measured once.
+    """
+    base, head = loaded
+    if base.run_id != head.run_id:
+        return comparison
+    if base.started == head.started:
+        raise UsageError(
+            f"both files are run {base.run_id} of {base.started}, and differ: one is a later state of the other; give"
+            " two runs"
+        )
+    return replace(
+        comparison,
+        base=replace(comparison.base, file=str(files[0])),
+        head=replace(comparison.head, file=str(files[1])),
+    )
 
 
 def _refuse_stored_options(against: str | None, allow: Sequence[str]) -> None:

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.stats import PairedTest
+
 Verdict = Literal["slower", "failed", "missing", "not comparable", "faster", "unclear", "new", "same"]
 Reason = Literal[
     "effect",
@@ -145,6 +147,8 @@ class ComparedRow:
         row could have reached beside the others; None where no test was made.
     superiority
         How often a group of HEAD is faster than one of BASE, over all pairs of groups; None likewise.
+    paired
+        The same groups pair by pair, without a floor; None likewise. No verdict depends on it.
     n_base, n_head
         Groups behind each side.
     base_ns, head_ns, base_mhz, head_mhz
@@ -165,6 +169,7 @@ class ComparedRow:
     q: float | None = None
     q_in_reach: float | None = None
     superiority: float | None = None
+    paired: PairedTest | None = None
     n_base: int = 0
     n_head: int = 0
     base_ns: float | None = None
@@ -185,25 +190,28 @@ class Geomean:
 
     Attributes
     ----------
-    low, high
-        The lowest and the highest row.
+    value, low, high
+        None where no row has a ratio that is one. The latter two are the lowest and the highest row.
     n, expected_n
         Rows in it, and rows that either side has.
     interval_low, interval_high, seed
         95 % interval by a bootstrap over the rows, from that seed; None where there are too few rows for one.
+    failures
+        Rows whose ratio is zero, infinite or not a number, and is in none of these, in words.
     """
 
     regime: str
     arm: str
     op: str
-    value: float
-    low: float
-    high: float
+    value: float | None
+    low: float | None
+    high: float | None
     n: int
     expected_n: int
     interval_low: float | None
     interval_high: float | None
     seed: int
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,11 +251,18 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One side: the run file, the revision measured, the SHA-256 of its sources (empty where unknown)."""
+    """One side: the run, the revision measured, the SHA-256 of its sources (empty where unknown).
+
+    Attributes
+    ----------
+    file
+        The run file as it was given, where both sides' runs have one name; else empty.
+    """
 
     run_id: str
     revision: str
     sources_sha256: str
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Drift of clock and heat meets both sides alike, so that an exact test of the two
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import comb
 
 from harness.compare.comparison import ComparedRow, Comparison, Lane, Limits, Revision, RowId, ordered
@@ -24,9 +24,10 @@ from harness.compare.rows import (
 )
 from harness.compare.side import Side, side_of
 from harness.errors import NothingMeasured
+from harness.model.figures import CLOCK_APART
 from harness.model.report import PREVIOUS_OF
 from harness.model.run import Run, row_key
-from harness.stats import benjamini_hochberg, mann_whitney_u, minimum_effect
+from harness.stats import PairedTest, benjamini_hochberg, mann_whitney_u, minimum_effect, paired_tests, ratios
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class Tested:
     q: float
     q_in_reach: float
     superiority: float
+    paired: PairedTest
 
 
 def compare_interleaved(run: Run, *, arms: Set[str] = frozenset(), limits: Limits) -> Comparison:
@@ -160,13 +162,15 @@ def _tests(pairs: Sequence[Pair], limits: Limits) -> dict[RowId, Tested]:
     """Return the tests of all rows of the family."""
     found = [minimum_effect(pair.head.span_ns, pair.base.span_ns, limits.floor) for pair in pairs]
     p_values = [test.p_value for test in found]
-    q_values = benjamini_hochberg(p_values) if p_values else ()
+    q_values = benjamini_hochberg(p_values)
+    paired = paired_tests([ratios(pair.base.span_ns, pair.head.span_ns) for pair in pairs])
     return {
         pair.id: Tested(
             p=test.p_value,
             q=q,
             superiority=mann_whitney_u(pair.head.span_ns, pair.base.span_ns).superiority,
             q_in_reach=benjamini_hochberg([*p_values[:place], test.min_p_value, *p_values[place + 1 :]])[place],
+            paired=paired[place],
         )
         for place, (pair, test, q) in enumerate(zip(pairs, found, q_values, strict=True))
     }
@@ -183,6 +187,18 @@ def _lanes(pairs: Sequence[Pair], limits: Limits) -> tuple[Lane, ...]:
     return tuple(lane(regime, "controls, which run the same program on both sides", r) for regime, r in found.items())
 
 
+def _confirmed_in_cycles(pair: Pair, limits: Limits) -> bool:
+    """Return whether cycles differ too, be it not by the floor; asked where the clocks differ by more than 1 %.
+
+    Where the whole difference is the clock's, their ratio is 1 but for noise, and would name either side.
+    """
+    base, head = pair.base.clock_mhz, pair.head.clock_mhz
+    if base is None or head is None or max(base, head) <= (1 + CLOCK_APART) * min(base, head):
+        return True
+    in_cycles = effect_of(pair.base.cycles, pair.head.cycles, limits)
+    return in_cycles is not None and in_cycles.excludes_one
+
+
 def _row(pair: Pair, tested: Tested | None, limits: Limits, *, lane_moved: bool) -> ComparedRow:
     if judge_one_sided(pair.base, pair.head):
         return one_sided_row(pair.id, pair.base, pair.head)
@@ -192,9 +208,19 @@ def _row(pair: Pair, tested: Tested | None, limits: Limits, *, lane_moved: bool)
         confirmed=tested is not None and tested.q <= limits.q,
         in_reach=tested is None or tested.q_in_reach <= limits.q,
         cycles=ratio_of(pair.base.cycles, pair.head.cycles),
+        cycles_confirmed=_confirmed_in_cycles(pair, limits),
         busy=ratio_of(pair.base.busy_ns, pair.head.busy_ns),
         host_bound=host_bound(pair.base, pair.head),
         lane_moved=lane_moved,
     )
     row = compared_row(pair.id, judge(evidence, limits), evidence, pair.base, pair.head, control=pair.control)
-    return replace(row, **asdict(tested)) if tested else row
+    if tested is None:
+        return row
+    return replace(
+        row,
+        p=tested.p,
+        q=tested.q,
+        q_in_reach=tested.q_in_reach,
+        superiority=tested.superiority,
+        paired=tested.paired,
+    )

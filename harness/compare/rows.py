@@ -8,7 +8,7 @@ from harness.compare.comparison import ComparedRow, Effect, Geomean, Lane, Limit
 from harness.compare.judge import FEWEST_GROUPS, HOST_BOUND_GAP, Evidence, Judgement, judge_one_sided
 from harness.compare.side import Side
 from harness.model.case import OPS, Case
-from harness.stats import geomean, geomean_interval, hodges_lehmann_ratio
+from harness.stats import geomean, geomean_over_rows, hodges_lehmann_ratio
 from harness.stats.median import median
 
 GEOMEAN_SEED = 0
@@ -113,23 +113,32 @@ def geomeans(rows: Sequence[ComparedRow]) -> tuple[Geomean, ...]:
             found.setdefault((row.id.regime, row.id.arm, row.id.op), []).append(row)
     means = []
     for (regime, arm, op), of_op in found.items():
-        ratios = [row.effect.ratio for row in of_op if row.effect and row.reason != "host-bound"]
-        if ratios:
-            interval = geomean_interval(ratios, seed=GEOMEAN_SEED)
-            means.append(
-                Geomean(
-                    regime=regime,
-                    arm=arm,
-                    op=op,
-                    value=interval.estimate,
-                    low=min(ratios),
-                    high=max(ratios),
-                    n=len(ratios),
-                    expected_n=len(of_op),
-                    # Later digits of a bootstrap depend on the machine.
-                    interval_low=round(interval.low, 6) if interval.bounded else None,
-                    interval_high=round(interval.high, 6) if interval.bounded else None,
-                    seed=GEOMEAN_SEED,
-                )
+        ratios = {
+            f"{row.id.suite}/{row.id.case_id}": row.effect.ratio
+            for row in of_op
+            if row.effect and row.reason != "host-bound"
+        }
+        if not ratios:
+            continue
+        mean = geomean_over_rows(ratios, seed=GEOMEAN_SEED)
+        sound = [ratios[name] for name in mean.rows]
+        interval = mean.interval
+        bounded = interval if interval and interval.bounded else None
+        means.append(
+            Geomean(
+                regime=regime,
+                arm=arm,
+                op=op,
+                value=interval.estimate if interval else None,
+                low=min(sound, default=None),
+                high=max(sound, default=None),
+                n=len(sound),
+                expected_n=len(of_op),
+                # Later digits of a bootstrap depend on the machine.
+                interval_low=round(bounded.low, 6) if bounded else None,
+                interval_high=round(bounded.high, 6) if bounded else None,
+                seed=GEOMEAN_SEED,
+                failures=tuple(f"{failure.row}: {failure.reason}" for failure in mean.failures),
             )
+        )
     return tuple(sorted(means, key=lambda m: (m.regime != "sustained", m.regime, m.arm, OPS.index(m.op))))

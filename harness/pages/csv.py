@@ -73,13 +73,15 @@ twin; ``aa_*``, on a twin's line, those of its arm / the twin; ``floor_*`` and `
 
 
 def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") -> str:  # noqa: ARG001 - for readers
-    """Return the table as CSV: text quoted, lines end with a line feed, empty where unknown.
+    """Return the table as CSV: all but numbers quoted, lines end with a line feed, empty where unknown.
 
+    ``csv.reader(file, quoting=csv.QUOTE_NONNUMERIC)`` reads it back: ``True`` and ``False`` are text.
     ``pandas.read_csv(path, keep_default_na=False, na_values="")`` brings names such as ``NA`` back as they are.
     """
     refuse_columns("csv", columns)
+    truths = {column: "string" for column, kind in COLUMNS.items() if kind == "boolean"}
     # all text quoted: before Python 3.13 a lone carriage return is not
-    return to_frame(report).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    return to_frame(report).astype(truths).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def to_frame(report: Report) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from harness.model.figures import ArmFigure, Ratio, ReportRow, RowFloor
 from harness.model.report import AaStanding, Environment, FloorStanding, Limit, Report, RowRatio, RunRates, Standing
 from harness.model.run import Rate
 from harness.pages import refuse_columns
+from harness.pages.summary.paired import PairedTests, paired_fields, tests_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,6 +25,7 @@ def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") 
     Names of rows and of ratios are the roles ``sota`` and ``best_known``, and arms. Times are nanoseconds.
     """
     refuse_columns("json", columns)
+    paired = tests_of(report)
     page: Object = {
         "new": report.new.name,
         "against": report.columns,
@@ -38,7 +40,7 @@ def render_page(report: Report, *, columns: Sequence[str] = (), what: str = "") 
         "seeds": report.seeds,
         "arms": [asdict(arm) for arm in report.arms],
         "machines": [_environment(environment) for environment in report.environments],
-        "rows": [_row(row) for row in report.rows],
+        "rows": [_row(index, row, paired) for index, row in enumerate(report.rows)],
         "geomeans": [_fields(geomean) for geomean in report.geomeans],
         "standings": [_standing(standing) for standing in report.standings],
         "floors": [_floor_standing(floor) for floor in report.floors],
@@ -82,7 +84,7 @@ def _rate(rate: Rate) -> Object:
     return {"per_s": rate.per_s, "amount": rate.amount, "span_ns": rate.samples.span_ns}
 
 
-def _row(row: ReportRow) -> Object:
+def _row(index: int, row: ReportRow, paired: PairedTests) -> Object:
     return {
         "case": row.case.name,
         "op": row.case.op,
@@ -98,7 +100,10 @@ def _row(row: ReportRow) -> Object:
         "control": row.control,
         "discarded": asdict(row.discarded),
         "arms": {figure.arm: _figure(figure) for figure in row.figures},
-        "ratios": {ratio.against: _ratio(ratio) for ratio in row.ratios},
+        "ratios": {
+            ratio.against: {**_ratio(ratio), **paired_fields(paired.get((index, ratio.against)))}
+            for ratio in row.ratios
+        },
         "aa": {ratio.against: _ratio(ratio) for ratio in row.aa},
         "floor": None if row.floor is None else _floor(row.floor),
     }

@@ -14,6 +14,7 @@ from harness.stats.median import median
 from harness.stats.median_interval import median_interval
 from harness.stats.minimum_effect import MinimumEffect, minimum_effect
 from harness.stats.null_distribution import Alternative
+from harness.stats.paired_rows import PairedTest, paired_tests
 from harness.stats.percentile import percentile
 from harness.stats.ratio import ratios
 from harness.stats.rows_geomean import RowFailure, RowsGeomean, geomean_over_rows
@@ -26,6 +27,7 @@ __all__ = [
     "Interval",
     "MannWhitney",
     "MinimumEffect",
+    "PairedTest",
     "RowFailure",
     "RowsGeomean",
     "SignTest",
@@ -41,6 +43,7 @@ __all__ = [
     "median",
     "median_interval",
     "minimum_effect",
+    "paired_tests",
     "percentile",
     "ratios",
     "sign_test",

@@ -153,6 +153,7 @@ def test_no_text_from_outside_breaks_a_table_or_mentions_anyone(name: str, reaso
 
 @given(TEXT.filter(lambda name: name != "other" and name != "third"), TEXT, TEXT)
 def test_the_json_page_is_strict_json(name: str, reason: str, note: str) -> None:
+    # dotnet/BenchmarkDotNet#1242 and ray-project/ray#9103.
     def refuse(constant: str) -> NoReturn:
         raise AssertionError(f"{constant} is no JSON")
 

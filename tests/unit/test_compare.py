@@ -1,5 +1,6 @@
 """What ``cake-bench compare`` says of one run of two revisions: each verdict and reason code, pairing, false alarms."""
 
+import math
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control, mannwhitneyu
 
-from harness.compare.comparison import Comparison, Effect, Limits, Reason, Verdict
+from harness.compare.comparison import ComparedRow, Comparison, Effect, Limits, Reason, RowId, Verdict
 from harness.compare.interleaved import compare_interleaved, enough_groups, smallest_p
 from harness.compare.judge import HOST_BOUND_GAP, Evidence, judge
+from harness.compare.rows import geomeans
 from harness.errors import NothingMeasured
 from harness.model.case import Case
 from harness.model.run import Previous, Row, Run
@@ -120,9 +122,33 @@ FLAT = tuple([1500] * 12)
     ],
 )  # fmt: skip
 def test_what_one_run_of_both_sides_gives(measured: Row, verdict: Verdict, reason: Reason) -> None:
+    # conbench/conbench#1605 and #1583: one repetition, and two. google/benchmark#617: three cannot reach the limit.
     found = one(compare_interleaved(both(measured), limits=LIMITS))
 
     assert (found.verdict, found.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(
+    ("from_group", "expected"),
+    [
+        (0, ("unclear", "clock")),
+        (3, ("unclear", "clock")),
+        (6, ("unclear", "spread")),
+        (11, ("same", "below-floor")),
+    ],
+)
+def test_a_clock_that_falls_on_one_side_alone_makes_nothing_slower(
+    from_group: int, expected: tuple[Verdict, Reason]
+) -> None:
+    # flashinfer-ai/flashinfer#2899, NVIDIA/nvbench#231, tile-ai/TileOPs#1587: 1965 MHz, and 1580 from somewhere on.
+    falls = tuple(1580 if group >= from_group else 1965 for group in range(12))
+    head = tuple(round(ns * 1965 / mhz) for ns, mhz in zip(FAST, falls, strict=True))
+
+    found = one(
+        compare_interleaved(both(pair(named(0), FAST, head, clock={OURS: falls, THEIRS: (1965,) * 12})), limits=LIMITS)
+    )
+
+    assert (found.verdict, found.reason) == expected
 
 
 def test_a_faster_row_has_its_ratio_its_interval_and_what_the_test_says() -> None:
@@ -181,6 +207,7 @@ def test_controls_are_not_tested_and_have_no_part_in_counts() -> None:
 
 
 def test_controls_that_move_take_every_verdict_of_their_regime() -> None:
+    # CodSpeedHQ/codspeed#520 and o1-labs/proof-systems#3593: the same program on another machine.
     rows = [pair(named(0), SLOW, FAST), row(named(0), {OURS: FAST, THEIRS: SLOW}, regime="sustained")]
     found = compare_interleaved(both(*rows, controls=[pair(named(1), SLOW, FAST)]), limits=LIMITS)
 
@@ -243,6 +270,47 @@ def test_geomeans_are_over_the_rows_that_both_sides_have() -> None:
     assert (mean.op, mean.value, mean.n, mean.expected_n) == ("dW", 1.0, 1, 3)
 
 
+def compared(index: int, ratio: float) -> ComparedRow:
+    of = RowId(regime="boost", suite="moe-training", op="dW", name=f"row {index:03}", arm=OURS)
+    return ComparedRow(id=of, verdict="same", reason="below-floor", effect=effect(ratio, ratio, ratio))
+
+
+def test_a_ratio_that_is_none_is_listed_beside_the_geomean_of_the_others() -> None:
+    (mean,) = geomeans([compared(0, 1.1), compared(1, 0.0), compared(2, 1.1), compared(3, math.inf)])
+
+    assert (mean.value, mean.low, mean.high, mean.n, mean.expected_n) == (pytest.approx(1.1), 1.1, 1.1, 2, 4)
+    assert mean.failures == (
+        "moe-training/dW row 001: ratio must be positive and finite, got 0.0",
+        "moe-training/dW row 003: ratio must be positive and finite, got inf",
+    )
+
+
+def test_a_geomean_of_no_ratio_at_all_lists_its_rows_too() -> None:
+    (mean,) = geomeans([compared(0, math.nan)])
+
+    assert (mean.value, mean.low, mean.high, mean.interval_low, mean.n) == (None, None, None, None, 0)
+    assert mean.failures == ("moe-training/dW row 000: ratio must be positive and finite, got nan",)
+
+
+def test_rows_tested_have_the_exact_tests_of_their_paired_groups() -> None:
+    drifts = [steps(8_000_000, step=100_000), tuple(1_001 * ns // 1_000 for ns in steps(8_000_000, step=100_000))]
+    gaps = pair(named(2), SLOW, FAST, busy={OURS: FAST, THEIRS: tuple(8 * ns // 10 for ns in SLOW)})
+    rows = [pair(named(0), *reversed(drifts)), pair(named(1), FAST, FAST), gaps]
+    found = compare_interleaved(both(*rows, controls=[pair(named(3), SLOW, FAST)]), limits=LIMITS)
+
+    # Each group is 0.1 % faster, and drift hides it from whoever compares the sides as a whole.
+    (drifting, equal, host_bound, control) = (one(found, f"row 00{index}") for index in range(4))
+    assert drifting.p == 1.0
+    assert drifting.verdict == "unclear"
+    assert drifting.paired is not None
+    assert drifting.paired.sign_p == drifting.paired.signed_rank_p == drifting.paired.p_in_reach == 2 / 2**12
+    assert drifting.paired.signed_rank_q == 2 * 2 / 2**12
+    assert (drifting.paired.faster, drifting.paired.n) == (12, 12)
+    assert equal.paired is not None
+    assert (equal.paired.n, equal.paired.signed_rank_p) == (0, 1.0)
+    assert (host_bound.paired, control.paired) == (None, None)
+
+
 def test_a_difference_that_is_sure_is_named_only_where_it_is_sure_to_exceed_the_floor() -> None:
     # Both are wholly apart in twelve groups, so that a test of any difference gives both the smallest p there is.
     low = steps(8_000_000, step=9_000)
@@ -279,6 +347,7 @@ def names_a_row(made: Run, limits: Limits) -> bool:
 
 
 def test_the_same_code_over_400_rows_names_a_row_in_at_most_one_night_of_a_hundred() -> None:
+    # NVIDIA/nvbench#316 and folo-rs/folo#429: many rows, and no change.
     base, head = (draw(seed, (100, ROWS, 12), 0.01) for seed in (1, 2))
     # A test of any difference is never less sharp than ours: where it is far from naming a row, ours need not be asked.
     p_values = mannwhitneyu(base, head, axis=-1, method="exact").pvalue

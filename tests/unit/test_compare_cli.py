@@ -51,6 +51,7 @@ def test_of_several_exit_codes_the_order_of_the_contract_decides(verdicts: Seque
 
 @pytest.mark.parametrize(("verdicts", "matched"), [((), 0), (("new", "missing"), 0), (("unclear",), 1), (("new",), 1)])
 def test_what_was_not_compared_is_not_green(verdicts: Sequence[Verdict], matched: int) -> None:
+    # tpogden/maxwellbloch#242 and askdba/myvector#114: a first run, with nothing before it.
     with pytest.raises(NothingMeasured, match="nothing compared"):
         compare_command.exit_code(comparison(*verdicts, matched=matched))
 
@@ -113,12 +114,29 @@ def test_what_is_wrong_gives_two_and_a_message(
     assert message in capsys.readouterr().err
 
 
-def test_two_files_of_one_name_must_be_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = replace(runfile.load(stored("both")), seed=9)
-    runfile.save(other, tmp_path / "other.json")
+def test_two_states_of_one_run_are_no_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = runfile.load(stored("both"))
+    runfile.save(replace(whole, rows=whole.rows[:3]), tmp_path / "other.json")
 
     assert main(["compare", BOTH, str(tmp_path / "other.json")]) == 2
-    assert "both files are run 20260201-080000-both, and differ" in capsys.readouterr().err
+    assert "and differ: one is a later state of the other; give two runs" in capsys.readouterr().err
+
+
+def test_two_nights_of_one_name_are_compared_and_named_by_their_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / name / "nightly.json" for name in ("monday", "tuesday")]
+    for path, hour in zip(paths, "12", strict=True):
+        path.parent.mkdir()
+        begun = f"2026-02-0{hour}T08:00:00Z"
+        runfile.save(replace(runfile.load(stored(path.parent.name)), run_id="nightly", started=begun), path)
+
+    assert main(["compare", *map(str, paths)]) == 1
+    line = f"- BASE run nightly ({paths[0]}), HEAD run nightly ({paths[1]}): each over one baseline in its own run"
+    assert line in capsys.readouterr().out.replace("\\", "").replace("&#8203;", "")
+    assert main(["compare", *map(str, paths), "--format", "json"]) == 1
+    page = json.loads(capsys.readouterr().out)
+    assert (page["base"]["file"], page["head"]["file"]) == (str(paths[0]), str(paths[1]))
 
 
 def test_a_run_of_one_revision_gives_three(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +145,7 @@ def test_a_run_of_one_revision_gives_three(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_renamed_rows_give_three_and_both_sets_of_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # jimhester/libvroom#578, vercel/workflow#1034, bencherdev/bencher#71: every row renamed.
     arms = ("cake_det", "torch_grouped_mm")
     for name in ("old", "new"):
         spans = dict.fromkeys(arms, (8_000_000,) * 6)
@@ -139,6 +158,7 @@ def test_renamed_rows_give_three_and_both_sets_of_names(tmp_path: Path, capsys: 
 
 
 def test_another_driver_gives_four(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # NVIDIA/nvbench#297.
     arms = ("cake_det", "torch_grouped_mm")
     for driver in ("580.1", "590.2"):
         machine = replace(H200, versions={**H200.versions, "driver": driver})

@@ -151,6 +151,17 @@ def test_csv_has_the_fields_of_json_and_round_trips() -> None:
     assert [line["case"] for line in read] == [one["case"] for one in rows]
     assert ODD in [line["case"] for line in read]
     assert [float(line["ratio"]) if line["ratio"] else None for line in read] == [one["ratio"] for one in rows]
+    assert [line["control"] for line in read] == [str(one["control"]) for one in rows]
+
+
+def test_csv_quotes_all_that_is_no_number() -> None:
+    page = io.StringIO(_page("csv", "interleaved"))
+
+    read = list(csv.reader(page, quoting=csv.QUOTE_NONNUMERIC))
+
+    control = COLUMNS.index("control")
+    assert {line[control] for line in read[1:]} == {"True", "False"}
+    assert isinstance(read[1][COLUMNS.index("ratio")], float)
 
 
 def test_no_name_breaks_the_table_or_opens_html() -> None:
@@ -183,6 +194,7 @@ LONG = "x" * 1100
 
 @pytest.mark.parametrize("name", ["two\nlines", "</script>", LONG, "a+b", "7e10234", "| a | b |", "`x", "\N{OWL}"])
 def test_a_row_stays_one_row_whatever_its_name(name: str) -> None:
+    # NVIDIA/nvbench 10b6c13; besu-eth/besu#10462; asv, changelog.d/1393.bugfix.rst; test-infra, metricUtils.tsx.
     spans = {OURS: (8_000_000,) * 6, THEIRS: (8_000_000,) * 6}
     lines = compared([row(case(name), spans)]).splitlines()
 
@@ -196,6 +208,7 @@ def test_a_row_stays_one_row_whatever_its_name(name: str) -> None:
 
 
 def test_one_unit_stands_for_all_rows_however_far_apart_they_are() -> None:
+    # google/benchmark, tools/gbench/report.py, and benchmark-action/github-action-benchmark#318.
     # A tool took 900 us and 1.8 ms for 900 and 1.8, so that what had become twice as slow was 500 times as fast.
     twice = row(case("gate_up E4"), {OURS: steps(1_800_000), THEIRS: steps(900_000)})
     tiny = row(case("tiny"), {OURS: steps(860_000)}, unsupported={THEIRS: "no program"})
@@ -210,6 +223,7 @@ def test_one_unit_stands_for_all_rows_however_far_apart_they_are() -> None:
 
 
 def test_a_row_without_a_time_has_none_in_any_format_and_never_a_zero() -> None:
+    # SeraphimSerapis/tool-eval-bench#152; pytorch/test-infra#4681; tritonbench, oss_ci_benchmark_v3.py.
     # An out-of-memory row that arrives as 0.0 is an infinite speedup.
     no_memory = {OURS: "raised OutOfMemoryError: CUDA out of memory"}
     comparison = comparison_of([row(case("gate_up E4"), {THEIRS: steps(900_000)}, failed=no_memory)])
@@ -221,6 +235,7 @@ def test_a_row_without_a_time_has_none_in_any_format_and_never_a_zero() -> None:
 
 
 def test_every_p_says_its_sides_and_what_it_is_a_p_of() -> None:
+    # google/skia-buildbot, perf/go/stepfit/stepfit.go.
     assert "- p: two-sided, of a ratio within the floor, " in _page("markdown", "interleaved")
     assert "there is no p and no q" in _page("markdown", "stored")
 
@@ -248,6 +263,35 @@ def test_the_page_says_when_no_row_alone_could_be_named() -> None:
         "**One changed row alone cannot reach q 0.05**: over 100 rows the smallest q in reach of 6 groups a side is"
         " 0.216; it takes 8." in page
     )
+
+
+def test_the_page_says_what_paired_groups_show_and_what_they_could() -> None:
+    six = tuple(8_000_000 + 100 * place for place in range(6))
+    slower = tuple(8_010_000 + 100 * place for place in range(6))
+    mixed = (8_000_100, 8_000_200, 8_000_300, 8_000_400, 8_000_500, 8_000_400)
+    rows = [row(case("faster"), {OURS: six, THEIRS: slower}), row(case("slower"), {OURS: slower, THEIRS: six})]
+    page = compared([*rows, row(case("neither"), {OURS: six, THEIRS: mixed})])
+
+    assert page.partition("## Paired groups\n\n")[2].partition("\n\n")[0].splitlines()[1:] == [
+        "- q <= 0.05 (Benjamini-Hochberg over the 3 rows tested): by the signed rank 2 rows (1 faster, 1 slower);"
+        " by the sign test 2 rows (1 faster, 1 slower)",
+        "- smallest p in reach of either: 0.03125 with 6 groups; reached, all groups of a row on one side, by"
+        " 2 rows (1 faster, 1 slower); chance gives 0.094",
+        "- smallest q in reach of a row that alone has it: 0.094",
+    ]
+
+
+def test_two_stored_runs_have_no_paired_groups() -> None:
+    assert "## Paired groups" not in _page("markdown", "stored")
+    assert {one["signed_rank_p"] for one in json.loads(_page("json", "stored"))["rows"]} == {None}
+
+
+def test_the_page_names_the_rows_that_are_in_no_geomean() -> None:
+    mean = replace(COMPARISONS["interleaved"]().geomeans[0], value=None, failures=("moe-training/fwd a|b: got inf",))
+    page = render_page(replace(COMPARISONS["interleaved"](), geomeans=(mean,)))
+
+    assert "| fwd | n/a |" in page
+    assert "**In no geomean:** moe-training/fwd a\\|b: got inf" in page
 
 
 def test_the_page_says_that_one_source_was_compared_with_itself() -> None:

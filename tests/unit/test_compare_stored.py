@@ -140,6 +140,7 @@ def test_time_alone_is_not_enough_where_the_cycles_are_the_same() -> None:
 
 
 def test_one_or_two_groups_say_nothing_and_three_cannot() -> None:
+    # conbench/conbench#1605 and #1583: one repetition, and two.
     def compared(groups: int) -> ComparedRow:
         base = [vendor(i, 1.0, seed=1, groups=groups) for i in range(24)]
         head = [vendor(i, 1.2 if i == 0 else 1.0, seed=2, groups=groups) for i in range(24)]
@@ -180,6 +181,7 @@ OTHERS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("field", OTHERS)
 def test_what_differs_is_not_comparable_unless_allowed_by_name(field: str) -> None:
+    # CodSpeedHQ/codspeed#520, o1-labs/proof-systems#3593, NVIDIA/nvbench#297.
     base, head = stored("a", many(1)), stored("b", many(2, 1.05), **OTHERS[field])
 
     refused = compare_stored(base, head, limits=LIMITS)
@@ -223,6 +225,7 @@ def test_every_fact_that_may_be_allowed_is_tested_here() -> None:
     ],
 )
 def test_what_does_not_matter_is_shown(changes: dict[str, object]) -> None:
+    # NVIDIA/nvbench#278 and #297: one device under two numbers; a field that does not matter.
     comparison = compare_stored(stored("a", many(1)), stored("b", many(2, 1.05), **changes), limits=LIMITS)
 
     assert one(comparison).verdict == "slower"
@@ -272,6 +275,7 @@ def test_runs_without_an_arm_of_ours_are_refused() -> None:
 
 
 def test_rows_of_one_side_are_new_or_missing_and_the_others_compared() -> None:
+    # bheisler/criterion.rs#530 and phpbench/phpbench#1145: a row that the baseline does not have.
     base, head = many(1), many(2)
     comparison = compare_stored(stored("a", base[:-1]), stored("b", head[1:]), limits=LIMITS)
 

@@ -31,6 +31,7 @@ def plain(*rows: Row) -> str:
 
 
 def test_all_latencies_of_a_table_have_one_unit_chosen_by_the_smallest() -> None:
+    # ionelmc/pytest-benchmark#277: 1.5 s and 500 ms in one column.
     long = row(case("long"), {NEW: [1500 * MS], T: [1600 * MS]})
     short = row(case("short"), {NEW: [500 * MS], T: [600 * MS]})
 
@@ -66,6 +67,7 @@ def test_small_numbers_do_not_round_to_nothing() -> None:
 
 
 def test_the_direction_of_every_ratio_stands_in_its_header() -> None:
+    # viperproject/silicon#545: base and head were swapped.
     one = run(row(case(), {NEW: [4 * MS], T: [5 * MS], "quack": [6 * MS]}))
     page = render_page(summarise([one], against=[T]))
 
@@ -160,6 +162,7 @@ def test_a_run_in_which_nothing_was_measured_still_gives_a_page() -> None:
 
 
 def test_one_sample_has_a_spread_of_na_and_not_zero() -> None:
+    # NVIDIA/nvbench#368.
     page = render_page(summarise([run(row(case(), {NEW: [4 * MS], T: [5 * MS]}))]), columns=["spread"])
 
     assert row_lines(page, "gate_up")[0][-1] == "n/a"
@@ -218,6 +221,7 @@ def many(count: int) -> str:
 
 
 def test_a_page_over_60000_bytes_folds_its_rows_and_says_so() -> None:
+    # bencherdev/bencher#644 and FStarLang/FStar#4520: a report of 380 KB.
     page = many(580)
 
     assert FOLD_BYTES < len(page.encode()) <= COMMENT_CHARACTERS
@@ -268,6 +272,7 @@ def test_escape_shows_text_and_does_nothing_else(text: str, escaped: str) -> Non
 
 
 def test_a_table_refuses_a_row_of_another_width() -> None:
+    # pathosDev/actor-ts#1390: eight cells below seven headers.
     with pytest.raises(ValueError, match="differs in c"):
         table({"a": "A", "b": "B"}, [{"a": "1", "b": "2", "c": "3"}])
 

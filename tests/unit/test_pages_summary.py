@@ -114,6 +114,7 @@ def test_rows_that_only_one_side_has_are_listed_and_not_in_the_geomean() -> None
 
 
 def test_an_unsupported_baseline_leaves_its_ratio_blank_and_the_others_stand() -> None:
+    # pytorch/pytorch#192497: all groups are empty.
     one = row(case(), {NEW: [8 * MS], T: [10 * MS]}, unsupported={D: "every group is empty"})
 
     (only,) = summarise([run(one, arms=(NEW, T, D))], against=[D]).rows
@@ -123,11 +124,13 @@ def test_an_unsupported_baseline_leaves_its_ratio_blank_and_the_others_stand() -
 
 
 def test_one_impossible_time_cannot_reach_a_geomean() -> None:
+    # gpu-mode/reference-kernels#159: one shape took 1e-9 us.
     with pytest.raises(RunFileError, match="must be >= "):
         run(row(case(), {NEW: [1], T: [8 * MS]}))
 
 
 def test_tflops_count_the_rows_that_exist_and_eight_times_the_peak_is_no_run() -> None:
+    # pytorch/ao#2490: 525 TFLOP/s, not 8393.
     of = case("E16 M8192", op="fwd", sizes=(512,) * 16, N=8192, K=5120)
 
     (only,) = summarise([run(row(of, {NEW: [1_310_000], T: [1_400_000]}))]).rows
@@ -140,6 +143,7 @@ def test_tflops_count_the_rows_that_exist_and_eight_times_the_peak_is_no_run() -
 
 
 def test_a_host_bound_row_is_flagged_and_in_no_geomean() -> None:
+    # tile-ai/TileOPs#1891.
     loop = row(case("A"), {NEW: [4 * MS], C: [4_018_000]}, busy={NEW: [4 * MS], C: [18_000]})
     full = row(case("B"), {NEW: [4 * MS], C: [5 * MS]}, busy={NEW: [4 * MS], C: [5 * MS]})
 

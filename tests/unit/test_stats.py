@@ -60,6 +60,7 @@ def test_geomean_of_nothing_is_refused() -> None:
 
 
 def test_spread_of_one_sample_is_unknown_and_not_zero() -> None:
+    # NVIDIA/nvbench#368: the noise of one sample is not 0 %.
     assert spread([1.0]) is None
 
 
@@ -72,6 +73,7 @@ def test_spread_looks_at_the_first_six_groups_only() -> None:
 
 
 def test_every_card_needs_five_samples_to_show_its_noise() -> None:
+    # NVIDIA/nvbench#368.
     assert [shows_noise(cards) for cards in ([[1.0] * 5], [[1.0] * 4], [[1.0] * 5, [1.0] * 4], [])] == [
         True,
         False,

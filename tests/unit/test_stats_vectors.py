@@ -65,11 +65,13 @@ def test_nan_gives_an_error_and_never_a_number(statistic: Callable[[list[float]]
     ],
 )
 def test_ties_have_the_p_value_of_all_splits(x: list[int], y: list[int], p_value: float) -> None:
+    # Cf. astronights/hypors#7.
     # scipy's method="exact" says 0.2, 0.0411, 0.0649 and 1.0: it counts as if nothing were tied.
     assert mann_whitney_u(x, y).p_value == pytest.approx(p_value, abs=5e-7)
 
 
 def test_a_one_sided_p_has_its_direction_and_a_two_sided_one_has_none() -> None:
+    # google/skia-buildbot, perf/go/stepfit/stepfit.go, takes the direction from the effect's sign.
     # A two-sided p that is taken for one of "slower" calls what got faster slower.
     faster, slower = [98, 99, 100, 101, 102, 103], [104, 105, 106, 107, 108, 109]
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from harness.compare.comparison import ComparedRow, Comparison
 from harness.pages.compare.words import GLYPHS, sentence
+from harness.pages.summary.paired import paired_fields
 
 Object = dict[str, object]
 
@@ -67,6 +68,7 @@ def fields_of(row: ComparedRow) -> Object:
         "q": row.q,
         "q_in_reach": row.q_in_reach,
         "superiority": row.superiority,
+        **paired_fields(row.paired),
         "n_base": row.n_base,
         "n_head": row.n_head,
         "base_ns": row.base_ns,

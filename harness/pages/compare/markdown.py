@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.compare.comparison import VERDICTS, ComparedRow, Comparison, Difference, Geomean
+from harness.compare.comparison import VERDICTS, ComparedRow, Comparison, Difference, Geomean, Revision
+from harness.pages.compare.paired import paired_section
 from harness.pages.compare.words import GLYPHS, change_of, interval, probability, sentence
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.items import Item, bullets
@@ -41,6 +42,7 @@ def render_page(comparison: Comparison) -> str:
         bullets(Item(line=line) for line in _how(comparison)),
         *_differences(comparison.differences),
         *_geomeans(comparison),
+        *paired_section(comparison),
         *_rows(comparison),
         f"## Terms\n\n{bullets(Item(line=line) for line in _terms(comparison))}",
     )
@@ -78,7 +80,7 @@ def _how(comparison: Comparison) -> Iterator[str]:
     if comparison.form == "interleaved":
         yield f"run {escape(head.run_id)}: both sides in the same paired groups"
     else:
-        yield f"BASE run {escape(base.run_id)}, HEAD run {escape(head.run_id)}: each over one baseline in its own run"
+        yield f"BASE run {_run(base)}, HEAD run {_run(head)}: each over one baseline in its own run"
     yield f"{', '.join(map(escape, comparison.products)) or 'no machine'}; {'; '.join(map(escape, comparison.timers))}"
     if comparison.form == "interleaved":
         reach = "" if comparison.lone_q is None else f"; alone, one can reach {probability(comparison.lone_q)}"
@@ -97,6 +99,10 @@ def _how(comparison: Comparison) -> Iterator[str]:
             yield f"{escape(lane.regime)}: {lane.what}: {speedup(lane.value)} over {counted(lane.rows, 'row')}"
     if comparison.untried:
         yield f"{counted(comparison.untried, 'row')} that neither side can do"
+
+
+def _run(side: Revision) -> str:
+    return escape(f"{side.run_id} ({side.file})" if side.file else side.run_id)
 
 
 def _differences(differences: Sequence[Difference]) -> Iterator[str]:
@@ -125,13 +131,22 @@ def _geomeans(comparison: Comparison) -> Iterator[str]:
                 "regime": escape(mean.regime),
                 "arm": escape(mean.arm),
                 "op": mean.op,
-                "value": f"{speedup(mean.value)} ({speedup(mean.low)}-{speedup(mean.high)})",
+                "value": _mean_value(mean),
                 "interval": _mean_interval(mean),
                 "n": f"{mean.n} of {mean.expected_n}",
             }
             for mean in comparison.geomeans
         ]
         yield f"## Geomeans\n\n{table(headers, cells)}"
+        failures = [failure for mean in comparison.geomeans for failure in mean.failures]
+        if failures:
+            yield f"**In no geomean:** {escape('; '.join(failures))}"
+
+
+def _mean_value(mean: Geomean) -> str:
+    if mean.value is None or mean.low is None or mean.high is None:
+        return "n/a"
+    return f"{speedup(mean.value)} ({speedup(mean.low)}-{speedup(mean.high)})"
 
 
 def _mean_interval(mean: Geomean) -> str:
