@@ -142,6 +142,7 @@ def test_an_empty_first_delivery_is_probed_again_and_counted() -> None:
 
 
 def test_a_session_that_never_delivers_is_an_error_that_says_no_records() -> None:
+    # deepseek-ai/DeepGEMM#426: an empty session is neither 0 us nor a division by zero.
     cupti = FakeCupti()
     cupti.empty_flushes = 10
 

@@ -47,6 +47,7 @@ def test_every_group_holds_every_arm_once() -> None:
 
 
 def test_drift_of_one_percent_a_slot_cancels_between_identical_arms() -> None:
+    # flashinfer-ai/flashinfer#4188 and vtjeng/MIPVerify.jl#276: two identical arms and a drift.
     drifting = measured(lambda index, arm: round(1e6 * 1.01**index), FakeArm("a"), FakeArm("b"))
 
     in_groups = ratios(drifting, "a", "b")
@@ -72,6 +73,7 @@ def test_a_group_with_an_invalid_sample_is_measured_again_and_counted(bad: float
 
 
 def test_an_arm_whose_samples_are_never_valid_fails_after_finitely_many_tries() -> None:
+    # NVIDIA/nvbench#231: every sample was under the clock's threshold.
     row = measured(lambda index, arm: 0 if arm == "a" else 1000, FakeArm("a"), FakeArm("b"))
 
     assert row.failures == {"a": "7 groups discarded, 0 accepted: span_ns must be at least 1, got 0"}
@@ -91,6 +93,7 @@ def test_the_arm_that_lost_most_fails_and_not_the_one_that_lost_last() -> None:
 
 
 def test_a_time_below_the_floor_fails_its_arm_at_once_and_the_others_start_again() -> None:
+    # gpu-mode/reference-kernels#159: one shape took 1e-9 us.
     row = measured(lambda index, arm: 99 if arm == "b" and index == 3 else 1000, *map(FakeArm, "abc"), floor_ns=100)
 
     assert row.failures == {"b": "took 99 ns, below the 100 ns that the row's FLOPs and bytes need here"}
@@ -125,6 +128,7 @@ def test_a_usage_error_of_the_timer_is_not_taken_for_an_arms() -> None:
 
 
 def test_a_timer_that_fails_for_one_arm_of_three_leaves_no_mixed_group() -> None:
+    # tile-ai/TileOPs#1792.
     class LosesB(FunctionTimer):
         def measure(self, calls):  # type: ignore[no-untyped-def]
             samples = super().measure(calls)
@@ -213,6 +217,7 @@ def test_a_clock_that_never_agrees_stands_after_finitely_many_tries() -> None:
 
 
 def test_a_group_held_down_by_heat_is_measured_again_and_one_under_the_power_cap_is_not() -> None:
+    # flashinfer-ai/flashinfer#2899 and tile-ai/TileOPs#1587: the clock falls in mid-run.
     cap = GroupState(clock_mhz=1400, power_w=690.0, temperature_c=60, throttle=("power cap",))
     hot = replace(cap, throttle=("power cap", "hardware thermal"))
 

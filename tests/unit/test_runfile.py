@@ -216,6 +216,7 @@ def test_a_zero_or_negative_duration_cannot_be_loaded(value: int) -> None:
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 def test_not_a_number_and_infinity_cannot_be_loaded(constant: str) -> None:
+    # dotnet/BenchmarkDotNet#1242 and ray-project/ray#9103: NaN and infinity in results.
     text = runfile.dumps(small_run()).replace("1010", constant)
     with pytest.raises(RunFileError, match=f"x.json holds {constant}, which is no result"):
         runfile.loads(text, "x.json")
