@@ -64,7 +64,7 @@ def multiply(
         y = _GROUPED_MM(x, w, offs, *options)
         return y
     call = forward_call(x, w, offs, None, None, num_sms=num_sms)
-    if dispatch_mode.is_active():
+    if dispatch_mode.is_active() or dispatch_mode.wraps(x, w, offs):
         one_element = x.new_empty_strided((x.shape[0], w.shape[1]), (0, 0))  # never read
         place = _SaveFirst.apply(x, w, (offs, options, one_element))  # type: ignore[no-untyped-call]
         with torch.no_grad():
@@ -129,6 +129,7 @@ def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Te
     g = g.contiguous()
     # Only the operators refuse a second derivative. Where none can follow, the host is spared their dispatch.
     as_operators = torch.is_grad_enabled() or torch.compiler.is_compiling() or dispatch_mode.is_active()
+    as_operators = as_operators or dispatch_mode.wraps(g, offs if x is None else x, offs if w is None else w, offs)
     dgrad, wgrad = (_DGRAD, _WGRAD) if as_operators else (_dgrad, _wgrad)
     dx = None if w is None else dgrad(g, w, offs, deterministic, backend, num_sms)
     dw = None if x is None else wgrad(g, x, offs, deterministic, backend, weight_grad_dtype, num_sms)

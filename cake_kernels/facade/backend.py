@@ -35,12 +35,13 @@ def prepare(call: Call, *, deterministic: bool, backend: str) -> Prepared:
     Raises
     ------
     ArgumentError
-        A tensor is aligned as no CUDA program can address it.
+        A tensor is aligned as no CUDA program can address it, or ``deterministic`` is no bool.
     NoProgramError
         No program can do the call, and none may stand in for it.
     NondeterministicError
         The program is nondeterministic, and torch is told to use deterministic algorithms.
     """
+    prepared.check_deterministic(deterministic)
     on_cpu = call.form.device.type == "cpu"
     if backend == "reference" or (on_cpu and backend == "auto"):
         return _bound(call, reference.run)

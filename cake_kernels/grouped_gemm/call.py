@@ -140,13 +140,23 @@ class Call(NamedTuple):
         ------
         ArgumentError
             A base address, or the outer stride of a dimension of more than one element, is not a multiple of
-            :data:`ALIGNMENT_BYTES`.
+            :data:`ALIGNMENT_BYTES`; or a tensor has elements and no address, as one has that wraps another tensor.
         """
-        form, a, b, _, out = self
-        if out is None and form.has_aligned_strides and not (a.data_ptr() | b.data_ptr()) % ALIGNMENT_BYTES:
+        form, a, b, offs, out = self
+        at_a, at_b = a.data_ptr(), b.data_ptr()
+        have_addresses = at_a and at_b and offs.data_ptr()
+        if out is None and form.has_aligned_strides and have_addresses and not (at_a | at_b) % ALIGNMENT_BYTES:
             return
-        for name, tensor in zip((*_OPERANDS[form.op], "out"), (a, b, out), strict=True):
-            if tensor is not None and tensor.numel():
+        names = *_OPERANDS[form.op], "offs (or indptr)", "out"
+        for name, tensor in zip(names, (a, b, offs, out), strict=True):
+            if tensor is None or not tensor.numel():
+                continue
+            if not tensor.data_ptr():
+                raise ArgumentError(
+                    f"{name} must have memory of its own on CUDA, got a {type(tensor).__name__} without an address;"
+                    " pass the tensor that it wraps, or call the operators in torch.ops.cake_kernels, which find it"
+                )
+            if tensor is not offs:
                 _check_alignment(name, tensor)
 
 

@@ -77,8 +77,7 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
     NondeterministicError
         See :func:`alert_not_deterministic`; of wgrad alone, since the others split nothing.
     """
-    if deterministic is not True and deterministic is not False:
-        raise ArgumentError(f"deterministic must be a bool, got {deterministic!r}")
+    check_deterministic(deterministic)
     form, a, b, offs, _ = call
     if form.device.type == "cpu":
         out = call.output()
@@ -89,6 +88,12 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
     call.check_alignment()
     out = call.output()
     return Prepared(out=out, inputs=(a, b, offs), enqueue=_enqueue(program, call, out))
+
+
+def check_deterministic(deterministic: object) -> None:
+    """Raise ArgumentError where it is no bool, which would be taken for True."""
+    if deterministic is not True and deterministic is not False:
+        raise ArgumentError(f"deterministic must be a bool, got {deterministic!r}")
 
 
 def alert_not_deterministic(what: str) -> None:

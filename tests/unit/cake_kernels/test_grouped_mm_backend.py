@@ -32,6 +32,15 @@ def test_on_a_cpu_a_program_that_is_asked_for_is_an_error_with_each_ones_reason(
         grouped_mm(p.x, p.w, p.offs, backend="sm90")
 
 
+@pytest.mark.parametrize("backend_name", ["auto", "reference"])
+@pytest.mark.parametrize("value", [None, "no", 1])
+def test_deterministic_is_a_bool_on_a_cpu_too(backend_name, value):
+    p = Inputs()
+
+    with pytest.raises(ArgumentError, match=f"^deterministic must be a bool, got {value!r}$"):
+        grouped_mm(p.x, p.w, p.offs, deterministic=value, backend=backend_name)
+
+
 def new_output(call):
     # No view, unlike what on_cuda gives, since autograd forbids to write below one that it was handed.
     return torch.Tensor._make_subclass(OnCuda, torch.empty(call.form.out_shape, dtype=call.form.out_dtype))
