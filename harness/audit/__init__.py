@@ -8,9 +8,9 @@ came out. Pure: text in, findings out, the same every time.
 from __future__ import annotations
 
 from harness.audit.conventions import conventions
-from harness.audit.finding import Audit
+from harness.audit.finding import Audit, unchecked
 from harness.audit.markdown import read
-from harness.audit.mean_checks import mean_findings
+from harness.audit.mean_checks import mean_findings, no_line_matches
 from harness.audit.row_checks import row_findings
 from harness.audit.sentences import sentence_findings
 from harness.audit.tables import published
@@ -38,5 +38,13 @@ def audit(text: str, *, unrounded_counts: bool = False) -> Audit:
         *row_findings(page, rules),
         *mean_findings(page, rules),
         *sentence_findings(document, page, rules),
+        *(unchecked(check="table", line=table.line, what=table.what) for table in page.unread),
     )
-    return Audit(rows=len(page.rows), gpus=page.gpus, columns=page.columns, means=len(page.means), findings=findings)
+    return Audit(
+        rows=len(page.rows),
+        gpus=page.gpus,
+        columns=page.columns,
+        means=len(page.means),
+        unmatched=no_line_matches(page),
+        findings=findings,
+    )

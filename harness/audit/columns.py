@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.audit.labels import EVERY, is_class
 from harness.audit.markdown import Table
 from harness.audit.printed import has_number, only_range, ratio
 
@@ -24,8 +25,16 @@ _LATENCY = re.compile(r"[(\[, ](?:ms|us|µs|μs|ns|s)[)\]]?$|\blatency\b|\btime\
 _RATIO = re.compile(r"\bspeedup\b|\bvs\b|\bversus\b|\bratio\b|\bover\b| / |×")
 _OTHER = re.compile(r"\bspread\b|\ba/a\b|\bbusy\b|\benergy\b|\berror\b|\bgap\b|\bfloor\b|\bcycles\b|\bclock\b|flop/s")
 _UNIT = re.compile(r"[(\[, ](ms|us|µs|μs|ns|s)[)\]]?(?:$|\W)")
-_PART = re.compile(r"(lowest|min(?:imum)?|highest|max(?:imum)?|range|\[min, max\]|min[-–]max|lowest[-–]highest)\b\s*")
+_BOTH = (
+    r"(?:range|interval|(?:(?P<open>[\[(])\s*)?(?:min(?:imum)?|lowest|low)\s*(?:[-–—,;/…]|\.\.+|to|and)\s*"
+    r"(?:max(?:imum)?|highest|high)(?(open)\s*[\])]))"
+)
+_END = rf"(?P<part>{_BOTH}|[(\[]?(?:range|interval|lowest|min(?:imum)?|highest|max(?:imum)?)[)\]]?)"
+_LEADS = re.compile(rf"{_END}(?!\w)\.?\s*(?:(?:of|speedup)\b\s*)*(?P<rest>.*)")
+_TRAILS = re.compile(rf"(?P<rest>.*?\S)[\s,:]+{_END}")
+"""``[min, max] vs X``, ``min-max vs X``, ``vs X [min, max]``, ``vs X range``, ``lowest vs X``, ``vs X (min)``."""
 _VERSUS = re.compile(r".*\b(?:vs|versus|over|against|relative to|compared (?:to|with))\b\.?\s+")
+_DECIMAL = re.compile(r"\d\.\d|\d\s*%|\d\s*(?:of|/)\s*\d|\d\s*[x×](?!\w)")
 _SLOWDOWN = re.compile(r"\bslowdown\b|\bslower\b")
 _LEADING = re.compile(r"^(?:(?:geometric mean|geomean|mean|median|speedup|ratio|of)\b\s*)+")
 _TRAILING = re.compile(r"\s*(?:[(\[][^)\]]*[)\]]|×|,?\s*↑.*)$")
@@ -68,6 +77,8 @@ class Header:
     latencies: tuple[LatencyColumn, ...]
     keys: tuple[RatioColumn, ...]
     titles: tuple[str, ...]
+    unread: tuple[int, ...] = ()
+    """Columns of decimals that mean nothing here: nothing recomputes them."""
 
     @property
     def is_rows(self) -> bool:
@@ -83,7 +94,8 @@ def row_header(table: Table) -> Header:
     taken = {*fixed.values(), *name}
     free = [i for i in range(len(titles)) if i not in taken and not _OTHER.search(titles[i])]
     times = [i for i in free if _LATENCY.search(titles[i]) and not titles[i].startswith("speedup")]
-    ratios = _ratio_columns(titles, [i for i in free if i not in times and _RATIO.search(titles[i])])
+    held = [i for i in free if i not in times and (_RATIO.search(titles[i]) or _is_bare(titles[i]))]
+    ratios = _ratio_columns(table, titles, held, times)
     keys = tuple(
         RatioColumn(index=i, key=r.key, part="value")
         for i in free
@@ -97,6 +109,7 @@ def row_header(table: Table) -> Header:
         latencies=tuple(_latency(titles[i], i) for i in times),
         keys=keys,
         titles=table.header,
+        unread=_unread(table, taken - {fixed["remarks"]}, {*times, *(column.index for column in (*ratios, *keys))}),
     )
 
 
@@ -113,11 +126,24 @@ def mean_header(table: Table) -> Header | None:
     holding = [
         i for i in free if _RATIO.search(titles[i]) or (cells[i] and all(ratio(c) or only_range(c) for c in cells[i]))
     ]
-    ratios = _ratio_columns(titles, [i for i in holding if not _LATENCY.search(titles[i])])
-    return (
-        Header(name=(), **fixed, ratios=ratios, latencies=(), keys=(), titles=table.header)
-        if any(cells[r.index] for r in ratios)
-        else None
+    times = [i for i in free if _LATENCY.search(titles[i])]
+    ratios = _ratio_columns(table, titles, [i for i in holding if i not in times], times)
+    if not any(cells[r.index] for r in ratios):
+        return None
+    unread = _unread(table, set(fixed.values()), {r.index for r in ratios})
+    return Header(name=(), **fixed, ratios=ratios, latencies=(), keys=(), titles=table.header, unread=unread)
+
+
+def has_result(cell: str) -> bool:
+    """Return whether a cell holds what may be a result: a decimal number, a percentage, so many of so many."""
+    return _DECIMAL.search(cell) is not None
+
+
+def _unread(table: Table, taken: Collection[int | None], read: Collection[int]) -> tuple[int, ...]:
+    return tuple(
+        i
+        for i in range(len(table.header))
+        if i not in taken and i not in read and any(has_result(row.cells[i]) for row in table.rows)
     )
 
 
@@ -145,13 +171,17 @@ def _words(key: str) -> set[str]:
 
 
 def _fixed(table: Table, titles: list[str], name: tuple[int, ...]) -> dict[str, int | None]:
-    """Return the columns with a meaning of their own; ``rows`` counts where its cells are numbers, else is a class."""
+    """Return the columns with a meaning of their own; ``rows`` counts where its cells are numbers, else is a class.
+
+    Whatever its header, a column whose cells are all row classes is that of classes.
+    """
     counts = [
         i
         for i, title in enumerate(titles)
         if title in _COUNT and i not in name and (title != "rows" or _numeric(table, i))
     ]
     classes = [i for i, title in enumerate(titles) if title in _CLASS and i not in name and i not in counts]
+    classes = classes or [i for i in range(len(titles)) if i not in (*name, *counts) and _all_classes(table, i)]
     per_row = bool(name)
     return {
         "gpu": next((i for i, t in enumerate(titles) if i not in name and _parts(t) & _GPU), None),
@@ -165,6 +195,11 @@ def _fixed(table: Table, titles: list[str], name: tuple[int, ...]) -> dict[str, 
         else None,
         "remarks": _first(titles, {"remarks", "remark"}),
     }
+
+
+def _all_classes(table: Table, index: int) -> bool:
+    cells = [row.cells[index] for row in table.rows if row.cells[index]]
+    return bool(cells) and all(map(is_class, cells)) and not all(cell.lower() in EVERY for cell in cells)
 
 
 def _numeric(table: Table, index: int) -> bool:
@@ -188,24 +223,83 @@ def _parts(title: str) -> set[str]:
     return {part.strip() for part in title.split("/")}
 
 
-def _ratio_columns(titles: list[str], indices: list[int]) -> tuple[RatioColumn, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Title:
+    """A ratio's header: its column, what its cells are, and what is left of it, empty where it names no baseline."""
+
+    index: int
+    part: Part
+    rest: str
+
+
+def _ratio_columns(
+    table: Table, titles: Sequence[str], indices: Sequence[int], times: Collection[int]
+) -> tuple[RatioColumn, ...]:
     """Return the columns; those that share a baseline and say of which arm they are go by both."""
-    found: list[RatioColumn] = []
-    shared = Counter(_key(titles[i]) for i in indices if not _PART.match(titles[i]))
-    for index in indices:
-        title, part = titles[index], "value"
-        if lead := _PART.match(title):
-            title = title[lead.end() :]
-            part = {"l": "lowest", "h": "highest", "r": "range", "[": "range"}.get(lead[1][0], lead[1])
-            part = {"min": "lowest", "minimum": "lowest", "max": "highest", "maximum": "highest"}.get(part, part)
-            part = "range" if re.search(r"[-–]", lead[1]) else part
-        key = _whole(title) if shared[_key(title)] > 1 or _SLOWDOWN.search(title) else _key(title)
-        key = key or (found[-1].key if found else titles[index])
-        found.append(RatioColumn(index=index, key=key, part=_PARTS[part]))
-    return tuple(found)
+    found = [_title(table, titles, index) for index in indices]
+    values = [title for title in found if title.part == "value"]
+    shared = Counter(_key(title.rest) for title in values)
+
+    def key(title: _Title) -> str:
+        several = shared[_key(title.rest)] > 1 or _SLOWDOWN.search(title.rest)
+        return (_whole(title.rest) if several else _key(title.rest)) or titles[title.index]
+
+    of = {title.index: key(title) for title in found if title.rest}
+    of |= _owners([title for title in found if not title.rest], {title.index: key(title) for title in values}, times)
+    return tuple(
+        RatioColumn(index=title.index, key=of[title.index], part=title.part) for title in found if title.index in of
+    )
 
 
-_PARTS: dict[str, Part] = {"value": "value", "lowest": "lowest", "highest": "highest", "range": "range"}
+def _title(table: Table, titles: Sequence[str], index: int) -> _Title:
+    """Return a header's parts; where it says both ends, its cells say whether they hold the value too."""
+    title = titles[index]
+    cells = [row.cells[index] for row in table.rows if has_number(row.cells[index])]
+    ranges = bool(cells) and all(only_range(cell) and not ratio(cell) for cell in cells)
+    found = _LEADS.fullmatch(title) or _TRAILS.fullmatch(title)
+    if found is None:
+        return _Title(index=index, part="range" if ranges else "value", rest=title)
+    part = _part(found["part"])
+    whole = [read for cell in cells if (read := ratio(cell)) and (part == "range" or read.low)]
+    if whole and not ranges:
+        return _Title(index=index, part="value", rest=found["rest"] or title)
+    return _Title(index=index, part=part, rest="" if _LEADING.fullmatch(f"{found['rest']} ") else found["rest"])
+
+
+def _part(text: str) -> Part:
+    if re.fullmatch(rf"{_BOTH}|[(\[]?(?:range|interval)[)\]]?", text):
+        return "range"
+    return "lowest" if text.strip("([").startswith(("lowest", "min")) else "highest"
+
+
+def _is_bare(title: str) -> bool:
+    """Return whether a header says only which end it is: the column belongs to a ratio beside it."""
+    return re.fullmatch(_END, title) is not None
+
+
+def _owners(bare: Sequence[_Title], values: Mapping[int, str], times: Collection[int]) -> dict[int, str]:
+    """Return the baselines of columns that name none: each that of the ratio before it, else in the ratios' order."""
+    near: dict[int, str] = {}
+    for title in bare:
+        before = title.index - 1
+        if before in values:
+            near[title.index] = values[before]
+        elif before in near and all(other.part != title.part for other in bare if other.index == before):
+            near[title.index] = near[before]
+    elsewhere = [title for title in bare if title.index - 1 in times or title.index < min(values, default=0)]
+    if len(near) == len(bare) or elsewhere:
+        return near
+    for part in ("lowest", "highest", "range"):
+        of_part = [title for title in bare if title.part == part]
+        if len(of_part) not in (0, len(values)):
+            return near
+    order = list(values.values())
+    places = Counter[str]()
+    of: dict[int, str] = {}
+    for title in bare:
+        of[title.index] = order[places[title.part]]
+        places[title.part] += 1
+    return of
 
 
 def _key(title: str) -> str:

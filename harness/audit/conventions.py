@@ -7,6 +7,13 @@ from dataclasses import dataclass
 
 from harness.audit.markdown import Document
 
+_BETWEEN = r"(?:and|means?|geomeans?|extremes|use|uses|are|is|taken|made|computed|of|from|on|over|with|the|all)"
+_COUNTS = rf"\bcounts?\s+(?:{_BETWEEN}\s+){{0,6}}"
+_UNROUNDED = re.compile(rf"{_COUNTS}unrounded (?:ratios|values|numbers)\b")
+_PRINTED = re.compile(rf"{_COUNTS}(?:printed|rounded) (?:rows|ratios|values|numbers)\b")
+_SELECTION = re.compile(
+    r"\b(?:selection|excerpt|sample) (?:of|from) (?:the |these |its |all )?(?:rows|them)\b|\bselected rows\b"
+)
 SPREAD_GROUPS = 6
 FEWEST_GROUPS = 5
 """Where a spread is of a row's first six ratios: how many it looks at, and how many a row needs."""
@@ -19,8 +26,10 @@ class Conventions:
     Attributes
     ----------
     unrounded_counts
-        "means and counts use unrounded ratios": a row printed as 1.000 may count as below 1.0. Else counts are of
-        printed rows.
+        "means and counts use unrounded ratios": a row printed as 1.000 may count as below 1.0.
+    printed_counts
+        Its counts are of printed rows: it says so, or one of them is although rows of 1.000 could have made it another.
+        Where neither this nor the last is so, a count that either reading gives is not held against the page.
     first_six
         Spreads are of a row's first six ratios, so that a printed [min, max] over more groups does not give them.
     groups
@@ -32,6 +41,7 @@ class Conventions:
     """
 
     unrounded_counts: bool
+    printed_counts: bool
     first_six: bool
     groups: int | None
     pooled: bool
@@ -46,9 +56,10 @@ def conventions(document: Document, *, unrounded_counts: bool) -> Conventions:
     various = re.search(r"\bmedian of \d+ to \d+ paired groups", text)
     machines = [int(n) for n in re.findall(r"\barms? on (\d{1,9}) machines?\b", text)]
     return Conventions(
-        unrounded_counts=unrounded_counts or "counts use unrounded ratios" in text,
+        unrounded_counts=unrounded_counts or _UNROUNDED.search(text) is not None,
+        printed_counts=_PRINTED.search(text) is not None,
         first_six="first six ratios" in text,
         groups=groups.pop() if len(groups) == 1 and not various else None,
         pooled=any(n > 1 for n in machines) or re.search(r"; run [^;\n]*, ", text) is not None,
-        selection=re.search(r"\bselection of (?:the |these )?rows\b|\bselected rows\b", text) is not None,
+        selection=_SELECTION.search(text) is not None,
     )

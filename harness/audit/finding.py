@@ -52,12 +52,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """All findings of one page; ``columns`` are its baselines, ``means`` the lines of its geomean table."""
+    """All findings of one page.
+
+    Attributes
+    ----------
+    columns, means
+        Its baselines, and how many lines its geomean table has.
+    unmatched
+        No line of the geomean table could be matched with any row.
+    """
 
     rows: int
     gpus: tuple[str, ...]
     columns: tuple[str, ...]
     means: int
+    unmatched: bool
     findings: tuple[Finding, ...]
 
     def graded(self, grade: Grade) -> tuple[Finding, ...]:
@@ -68,6 +77,17 @@ class Audit:
     def contradicted(self) -> bool:
         """Whether the page contradicts itself."""
         return bool(self.graded(Grade.CONTRADICTS))
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether nothing is contradicted because the geomean table is of no row that is known."""
+        return self.unmatched and not self.contradicted
+
+    @property
+    def means_checked(self) -> bool:
+        """Whether a geomean was checked, or there is none."""
+        checked = any(f.check == "geomean" and f.grade in (Grade.AGREES, Grade.CONTRADICTS) for f in self.findings)
+        return checked or not self.means
 
 
 def judged(

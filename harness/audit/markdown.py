@@ -12,7 +12,7 @@ _RULE = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?")
 _FENCE = re.compile(r"(`{3,}|~{3,})")
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
-_QUOTE = re.compile(r"(?:\s*>)+\s?")
+_QUOTE = re.compile(r"^(?:\s*>)+\s?")
 _PRIVATE = 0xE000
 """Escaped punctuation waits in Unicode's private area while emphasis is taken away."""
 
@@ -46,9 +46,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A page in order; blank lines and fenced code are left out."""
+    """A page in order; blank lines are left out, and fenced code stands apart, as it is."""
 
     blocks: tuple[Line | Table, ...]
+    fenced: tuple[Line, ...] = ()
 
     @property
     def text(self) -> str:
@@ -66,6 +67,7 @@ def read(text: str) -> Document:
     """
     lines = [_QUOTE.sub("", line, count=1) for line in text.replace("\r\n", "\n").split("\n")]
     blocks: list[Line | Table] = []
+    fenced: list[Line] = []
     fence = ""
     at = 0
     while at < len(lines):
@@ -73,7 +75,9 @@ def read(text: str) -> Document:
         mark = _FENCE.match(line.strip())
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
-        elif fence or not line.strip():
+        elif fence:
+            fenced.append(Line(number=at + 1, text=line))
+        elif not line.strip():
             pass
         elif "|" in line and at + 1 < len(lines) and _is_rule(lines[at + 1]):
             at = _pipe_table(lines, at, blocks)
@@ -87,13 +91,13 @@ def read(text: str) -> Document:
             item = _ITEM.match(line) is not None
             blocks.append(Line(number=at + 1, text=plain(content), level=level, item=item))
         at += 1
-    return Document(blocks=tuple(blocks))
+    return Document(blocks=tuple(blocks), fenced=tuple(fenced))
 
 
 def plain(text: str) -> str:
     """Return what a reader sees of inline Markdown: no emphasis, code marks, tags, footnote marks, link targets."""
     text = re.sub(r"\\([!-/:-@\[-`{-~])", lambda m: chr(_PRIVATE + ord(m[1])), text)
-    text = re.sub(r"<sup>.*?</sup>|\[\^[^\]]*\]|<!--.*?-->", "", text)
+    text = re.sub(r"<sup>[^<.]{0,3}</sup>|\[\^[^\]]*\]|<!--.*?-->", "", text)
     text = re.sub(r"</?[a-zA-Z][^>]*>", " ", text)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"\*+|`+|~~|(?<![^\W_])_+|_+(?![^\W_])", "", text)

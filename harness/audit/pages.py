@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from harness.audit.finding import Audit, Finding, Grade
 
+_WRONG = Grade.CONTRADICTS
 SHOWN_ROWS = 12
 """Row numbers that a line of text names; JSON has all."""
 
@@ -28,6 +29,10 @@ def text(audit: Audit, name: str) -> str:
     verdict = (
         f"contradicts itself in {wrong} of {_counted(made, 'check')}" if wrong else f"agrees, {_counted(made, 'check')}"
     )
+    if audit.unreadable:
+        verdict = f"cannot be read: no line of its geomean table is of rows that are known; {made} other checks agree"
+    elif not audit.means_checked:
+        verdict += f", but NOT ONE of its {_counted(audit.means, 'line')} of geomeans could be checked"
     lines.append(f"verdict: {verdict}; {_counted(len(audit.graded(Grade.UNCHECKED)), 'thing')} not checked")
     return "\n".join(lines) + "\n"
 
@@ -36,7 +41,8 @@ def as_json(audit: Audit, name: str) -> str:
     """Return the audit with every finding that is more than agreement, and how many checks of a kind agree."""
     page = {
         "file": name,
-        "verdict": "contradicts" if audit.contradicted else "agrees",
+        "verdict": _verdict(audit),
+        "geomeans_checked": sum(f.check == "geomean" for f in audit.graded(Grade.AGREES) + audit.graded(_WRONG)),
         "rows": audit.rows,
         "gpus": list(audit.gpus),
         "baselines": list(audit.columns),
@@ -47,6 +53,12 @@ def as_json(audit: Audit, name: str) -> str:
         "not_checked": [_data(finding) for finding in audit.graded(Grade.UNCHECKED)],
     }
     return json.dumps(page, indent=2, ensure_ascii=False) + "\n"
+
+
+def _verdict(audit: Audit) -> str:
+    if audit.contradicted:
+        return "contradicts"
+    return "cannot be read" if audit.unreadable else "agrees"
 
 
 def _said(finding: Finding) -> str:

@@ -35,6 +35,7 @@ _LATENCY = re.compile(
     rf"(?:\(?(?P<before>[a-z])\)?\s+)?(?P<value>{NUMBER})\s*(?P<unit>ms|us|µs|μs|ns|s)?{_MARK}\s*\(?(?P<after>[a-z])?\)?{_MARK}",
     re.I,
 )
+_NOT_FINITE = re.compile(r"[-+−]?\s*(?:nan|inf(?:inity)?\b|∞)", re.I)
 SLACK = 1e-9
 """Relative: what floating point may miss in a product of a hundred ratios, far below any printed digit."""
 
@@ -107,8 +108,11 @@ def printed(text: str) -> Printed:
 
 
 def has_number(cell: str) -> bool:
-    """Return whether a cell claims a number; without a digit it says that there is none (``–``, ``failed``)."""
-    return any(char.isdecimal() for char in cell)
+    """Return whether a cell claims a number: a digit, or NaN and infinity, which no measurement gives.
+
+    Any other says that there is none (``–``, ``failed``).
+    """
+    return any(char.isdecimal() for char in cell) or _NOT_FINITE.match(cell.strip()) is not None
 
 
 def ratio(cell: str) -> Ratio | None:

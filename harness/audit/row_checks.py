@@ -9,6 +9,7 @@ from fractions import Fraction
 from harness.audit.columns import baseline_of, is_slowdown, match, nearest, new_of
 from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
+from harness.audit.labels import says_gpu
 from harness.audit.printed import Interval, Ratio, least, shown
 from harness.audit.tables import Published, Row, Time
 
@@ -23,6 +24,9 @@ def row_findings(page: Published, rules: Conventions) -> Iterator[Finding]:
     """Yield what holds and what does not within single rows."""
     yield from _twice(page)
     yield from _unpaired(page)
+    yield from _without_letter(page)
+    yield from _blank(page)
+    yield from _of_another_gpu(page)
     apart: list[tuple[Fraction, Row, str]] = []
     for row in page.rows:
         for cell in row.unreadable:
@@ -55,6 +59,58 @@ def _twice(page: Published) -> Iterator[Finding]:
             printed=f"{len(rows)} times",
             recomputed="once",
             rows=[row.number for row in rows],
+        )
+
+
+def _without_letter(page: Published) -> Iterator[Finding]:
+    """Yield the columns in which some rows say by a letter which arm their time is of, and others do not."""
+    columns: dict[str, list[tuple[Row, bool]]] = {}
+    for row in page.rows:
+        for time in row.times:
+            columns.setdefault(time.column.arm, []).append((row, bool(time.latency.key)))
+        for key in row.ratios:
+            columns.setdefault(f"key of {key}", []).append((row, key in row.keys))
+    for column, rows in columns.items():
+        without = [row for row, has in rows if not has]
+        if len(without) < len(rows) and without:
+            what = f"{column}: {len(without)} of {len(rows)} rows do not say which arm it is"
+            yield Finding(
+                grade=Grade.UNCHECKED,
+                check="key of the arm",
+                line=without[0].line,
+                what=what,
+                rows=tuple(row.number for row in without),
+            )
+
+
+def _blank(page: Published) -> Iterator[Finding]:
+    """Yield the baselines of which some rows' cells are empty: that a ratio is missing must be said."""
+    for key in page.columns:
+        rows = [row for row in page.rows if key in row.blank and key not in row.ratios]
+        if rows:
+            yield Finding(
+                grade=Grade.UNCHECKED,
+                check="row",
+                line=rows[0].line,
+                what=f"vs {key}: {len(rows)} cells are empty",
+                rows=tuple(row.number for row in rows),
+            )
+
+
+def _of_another_gpu(page: Published) -> Iterator[Finding]:
+    """Yield what cells call the GPU of their rows that is no name of the one that the headings give."""
+    strange: dict[tuple[str, str], list[Row]] = {}
+    for row in page.rows:
+        if not says_gpu(row.gpu_cell, row.place.gpu):
+            strange.setdefault((row.gpu_cell, row.place.gpu), []).append(row)
+    for (cell, gpu), rows in strange.items():
+        yield Finding(
+            grade=Grade.UNCHECKED,
+            check="row",
+            line=rows[0].line,
+            what=f"{len(rows)} rows are taken for {gpu}, as the heading says; their own column says otherwise",
+            printed=cell,
+            rows=tuple(row.number for row in rows),
         )
 
 

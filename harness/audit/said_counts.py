@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.audit.conventions import Conventions
-from harness.audit.finding import Finding, judged, unchecked
+from harness.audit.finding import Finding, Grade, judged, unchecked
+from harness.audit.labels import class_of
 from harness.audit.printed import NUMBER, Interval, Printed, printed
 from harness.audit.said_lists import intros
-from harness.audit.scope import Said, scopes
+from harness.audit.scope import Claim, Said, claim, scopes
 from harness.audit.tables import Published, Row
 
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -23,6 +24,8 @@ _OVER = r"(?:over|in|across|with) (?:their|its) (?:whole|entire|full|complete) (
 _RANGE = rf"(?:\s*[(\[](?P<low>{NUMBER})[x×]?\s*(?:[-–—−,]|to)\s*(?P<high>{NUMBER})[x×]?[)\]])?"
 _CHANCE = r"(?: \(chance (?:under )?[\d.]+\))?"
 
+_WORST_FIRST = (Grade.CONTRADICTS, Grade.UNCHECKED)
+
 
 def _forms(page: Published) -> tuple[re.Pattern[str], ...]:
     ops = "|".join(re.escape(op.lower()) for op in sorted(page.ops, key=len, reverse=True)) or "(?!)"
@@ -30,7 +33,10 @@ def _forms(page: Published) -> tuple[re.Pattern[str], ...]:
     of_class = "|".join(re.escape(name) for name in sorted(classes, key=len, reverse=True)) or "(?!)"
     which = rf"(?:\s+(?P<op>{ops}))?(?:\s+(?P<class>{of_class}))?"
     of = r"(?:\s*(?:of|/)\s*(?:the |all )?(?P<m>\d+))"
-    verb = r"(?:\s+(?:that\s+)?(?:is|are|lie|lies|stay|stays|fall|falls|were))?"
+    verb = (
+        r"(?:\s+(?:that\s+)?(?:is|are|were|(?:lie|stay|fall|sit|remain|land|end|come)s?(?: up| out)?"
+        r"|(?:has|have|show|shows|with) an? (?:ratio|speedup)(?: of| that is)?))?"
+    )
     return (
         re.compile(
             rf"(?<![\w.]){_NOT_ABOUT}{_K}(?:{of}|\s+of(?: the)?|\s+(?:the\s+)?(?P<m2>\d+)|\s+the)?{which}"
@@ -44,8 +50,8 @@ def _forms(page: Published) -> tuple[re.Pattern[str], ...]:
         ),
         re.compile(
             rf"(?P<whole>{_WHOLE}\s+)?{_SIDE} {_T}(?P<over>\s+{_OVER})?(?:\s+in|:|\s*\()\s*{_K}{of}{which}(?: rows?)?"
-            rf"(?:, wholly above in (?P<wholly>\d+).*?; below in (?P<other>\d+), wholly below in (?P<other_wholly>\d+)"
-            rf"(?:, 1\.0 in (?P<equal>\d+))?)?"
+            rf"(?:, wholly above in (?P<wholly>\d+)(?P<gap>[^;]*); below in (?P<other>\d+),"
+            rf" wholly below in (?P<other_wholly>\d+)(?:, 1\.0 in (?P<equal>\d+))?)?"
         ),
     )
 
@@ -85,68 +91,130 @@ class _Claim:
         return (value.value < t) == self.below
 
 
-def counts_said(line: Said, page: Published, rules: Conventions) -> Iterator[Finding]:
+def counts_said(line: Said, page: Published, rules: Conventions) -> Iterator[Claim]:
     """Yield the counts in a line, each with the row count it is out of and the range it gives."""
+    for found, is_plain in _found(line, page):
+        if is_plain:
+            findings = list(_count(line, found, page, rules))
+        else:
+            what = "a count that is hedged, negated or qualified, or has more around it than a known form"
+            findings = [unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0].strip())]
+        gap = found.span("gap") if "gap" in found.groupdict() and found["gap"] else (found.end(), found.end())
+        yield claim([(found.start(), gap[0]), (gap[1], found.end())], findings)
+    yield from _measured(line, page)
+
+
+def shows_printed_counts(line: Said, page: Published, rules: Conventions) -> bool:
+    """Return whether a count of the line is that of the printed rows although rows of 1.000 might have changed it."""
+    counts = [
+        _sides(found, rows, column)
+        for found, is_plain in _found(line, page)
+        if is_plain and (column := line.named(found.start(), found.end(), page).column) and not rules.selection
+        for rows in _fitting(line, found, page, column)
+    ]
+    return any(
+        sides and all(side.stated == len(side.as_printed) for side in sides) and any(side.near for side in sides)
+        for sides in counts
+    )
+
+
+def _found(line: Said, page: Published) -> Iterator[tuple[re.Match[str], bool]]:
+    """Yield the counts, and whether each stands alone in its clause."""
     claims: list[re.Match[str]] = []
     for form in _forms(page):
         for found in form.finditer(line.text):
             if not any(found.start() in range(*claim.span()) for claim in claims):
                 claims.append(found)
-    others = [range(*claim.span()) for claim in (*claims, *intros(line, page))]
+    others = [range(*found.span()) for found in (*claims, *intros(line, page))]
     for found in claims:
-        if line.plain(*found.span(), others):
-            yield from _count(line, found, page, rules)
-        else:
-            what = "a count that is hedged, negated or qualified, or has more around it than a known form"
-            yield unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0].strip())
-    yield from _measured(line, page)
+        yield found, line.plain(*found.span(), others)
+
+
+def _stated(found: re.Match[str]) -> str | None:
+    """Return the number of rows that a count is out of."""
+    said = found.groupdict()
+    return said.get("m") or said.get("m2") or said.get("m3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """Rows that a count may be of: those with a ratio, and how many there are in all."""
+
+    rows: tuple[Row, ...]
+    every: int
+
+
+def _scopes(line: Said, found: re.Match[str], page: Published, column: str) -> list[_Scope]:
+    said = found.groupdict()
+    named = line.named(found.start(), found.end(), page)
+    return [
+        _Scope(
+            rows=tuple(r for r in rows if _is_of(r, said) and r.counts(column)),
+            every=sum(_is_of(r, said) for r in rows),
+        )
+        for rows in scopes(page, named, line.ops_before(found.start()))
+    ]
+
+
+def _fitting(line: Said, found: re.Match[str], page: Published, column: str) -> list[tuple[Row, ...]]:
+    """Return the rows of the scopes that have as many as the count is out of."""
+    stated = _stated(found)
+    candidates = _scopes(line, found, page, column)
+    return [c.rows for c in candidates if stated is None or int(stated) in (len(c.rows), c.every)]
 
 
 def _count(line: Said, found: re.Match[str], page: Published, rules: Conventions) -> Iterator[Finding]:
     said = found.groupdict()
-    named = line.named(found.start(), found.end(), page)
-    if not named.column:
+    column = line.named(found.start(), found.end(), page).column
+    if not column:
         yield unchecked(check="count of rows", line=line.line.number, what="it names no baseline", printed=found[0])
         return
-    stated_m = said.get("m") or said.get("m2") or said.get("m3")
-    candidates = [
-        (
-            [r for r in rows if _is_of(r, said) and r.counts(named.column)],
-            sum(_is_of(r, said) for r in rows),
-        )
-        for rows in scopes(page, named, line.ops_before(found.start()))
-    ]
-    fitting = [c for c in candidates if stated_m is None or int(stated_m) in (len(c[0]), c[1])]
-    if any(named.column in row.unread for row in page.rows):
-        what = f"cells of the rows vs {named.column} cannot be read"
+    stated_m = _stated(found)
+    candidates = _scopes(line, found, page, column)
+    fitting = _fitting(line, found, page, column)
+    if any(column in row.unread for row in page.rows):
+        what = f"cells of the rows vs {column} cannot be read"
         yield unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0])
         return
     if rules.selection and (stated_m is None or not fitting):
         what = f"{len(page.rows)} of {stated_m or '?'} rows are on the page, which says that they are a selection"
         yield unchecked(check="count of rows", line=line.line.number, what=what, printed=found[0])
         return
-    what = f"rows vs {named.column}" if not said.get("op") else f"{said['op']} rows vs {named.column}"
+    what = f"rows vs {column}" if not said.get("op") else f"{said['op']} rows vs {column}"
     if stated_m is not None:
+        counts = dict.fromkeys(str(n) for scope in candidates for n in (len(scope.rows), scope.every))
         yield judged(
             bool(fitting),
             check="count of rows",
             line=line.line.number,
             what=f"{what} in all",
             printed=stated_m,
-            recomputed=" or ".join(dict.fromkeys(str(n) for rows, every in candidates for n in (len(rows), every))),
+            recomputed=" or ".join(counts),
         )
     per_scope = [
-        [_side(line, claim, rows, named.column, rules, what) for claim in _claims(said, len(rows))]
-        + list(_range_of(line, said, rows, named.column, rules, what))
-        for rows, _ in (fitting or candidates)
+        list(_of_scope(line, found, rows, column, rules, what))
+        for rows in fitting or [scope.rows for scope in candidates]
     ]
-    clean = next((found for found in per_scope if all(f.grade == "agrees" for f in found)), per_scope[0])
-    yield from clean
+    yield from min(per_scope, key=lambda findings: [sum(f.grade is g for f in findings) for g in _WORST_FIRST])
+
+
+def _of_scope(
+    line: Said, found: re.Match[str], rows: Sequence[Row], column: str, rules: Conventions, what: str
+) -> Iterator[Finding]:
+    sides = _sides(found, rows, column)
+    if sides is None:
+        words = next(_claims(found.groupdict(), len(rows))).words
+        yield unchecked(check="count of rows", line=line.line.number, what=f"{what} {words}: rows print no range")
+        return
+    findings = [_judged(line, side, rules, what) for side in sides]
+    yield from findings
+    unrounded = rules.unrounded_counts or any(finding.grade is Grade.UNCHECKED for finding in findings)
+    yield from _range_of(line, found.groupdict(), rows, column, what, unrounded=unrounded)
 
 
 def _is_of(row: Row, said: dict[str, str | None]) -> bool:
     op, of_class = said.get("op"), said.get("class")
-    return (op is None or row.op.lower() == op) and (of_class is None or row.row_class.lower() == of_class)
+    return (op is None or row.op.lower() == op) and (of_class is None or class_of(row.row_class) == class_of(of_class))
 
 
 def _claims(said: dict[str, str | None], n: int) -> Iterator[_Claim]:
@@ -156,16 +224,16 @@ def _claims(said: dict[str, str | None], n: int) -> Iterator[_Claim]:
     wholly = bool(said.get("whole") or said.get("over"))
     inclusive = side.startswith(("at ", "≤", "≥"))
 
-    def claim(stated: int, *, below: bool, wholly: bool) -> _Claim:
+    def counted(stated: int, *, below: bool, wholly: bool) -> _Claim:
         return _Claim(stated=stated, below=below, inclusive=inclusive, wholly=wholly, threshold=threshold)
 
-    yield claim(_number(said["k"] or "", n), below=below, wholly=wholly)
+    yield counted(_number(said["k"] or "", n), below=below, wholly=wholly)
     if (whole := said.get("wholly")) is not None:
-        yield claim(int(whole), below=below, wholly=True)
+        yield counted(int(whole), below=below, wholly=True)
     if (other := said.get("other")) is not None:
-        yield claim(int(other), below=not below, wholly=False)
+        yield counted(int(other), below=not below, wholly=False)
     if (other := said.get("other_wholly")) is not None:
-        yield claim(int(other), below=not below, wholly=True)
+        yield counted(int(other), below=not below, wholly=True)
 
 
 def _number(word: str, n: int) -> int:
@@ -183,50 +251,80 @@ def _end(claim: _Claim, row: Row, key: str) -> Printed | None:
     return ratio.high if claim.below else ratio.low
 
 
-def _side(line: Said, claim: _Claim, rows: Sequence[Row], key: str, rules: Conventions, what: str) -> Finding:
-    """Return whether so many rows are on the side: of the printed rows, or where the page says so of unrounded ones."""
-    ends = [(row, end) for row in rows if (end := _end(claim, row, key)) is not None]
-    if len(ends) < len(rows):
-        return unchecked(
-            check="count of rows", line=line.line.number, what=f"{what} {claim.words}: rows print no range"
-        )
-    as_printed = [row.number for row, end in ends if claim.as_printed(end)]
-    low = sum(claim.certain(end) for _, end in ends)
-    high = sum(claim.possible(end) for _, end in ends)
-    near = [row.number for row, end in ends if claim.possible(end) and not claim.certain(end)]
-    if rules.unrounded_counts:
-        agrees = low <= claim.stated <= high
-        recomputed = f"{low}" if low == high else f"{low} to {high} (rows whose rounding decides: {_listed(near)})"
-    else:
-        agrees = claim.stated == len(as_printed)
-        recomputed = f"{len(as_printed)}"
-        if not agrees and low <= claim.stated <= high:
-            recomputed += (
-                f" as printed; {claim.stated} if it counts unrounded ratios, which the page does not say"
-                f" (rows whose rounding decides: {_listed(near)})"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """What a count is by the rows: the printed ones, and the least and the most that unrounded ratios can give.
+
+    ``near`` are the rows whose rounding decides.
+    """
+
+    words: str
+    stated: int
+    as_printed: tuple[int, ...]
+    low: int
+    high: int
+    near: tuple[int, ...]
+
+
+def _sides(found: re.Match[str], rows: Sequence[Row], key: str) -> list[_Side] | None:
+    """Return what each number of a claim is by the rows; None where they print no range and it is of ranges."""
+    sides = []
+    for stated in _claims(found.groupdict(), len(rows)):
+        ends = [(row, end) for row in rows if (end := _end(stated, row, key)) is not None]
+        if len(ends) < len(rows):
+            return None
+        sides.append(
+            _Side(
+                words=stated.words,
+                stated=stated.stated,
+                as_printed=tuple(row.number for row, end in ends if stated.as_printed(end)),
+                low=sum(stated.certain(end) for _, end in ends),
+                high=sum(stated.possible(end) for _, end in ends),
+                near=tuple(row.number for row, end in ends if stated.possible(end) and not stated.certain(end)),
             )
+        )
+    return sides
+
+
+def _judged(line: Said, side: _Side, rules: Conventions, what: str) -> Finding:
+    """Return whether so many rows are on the side: of the printed rows, or where the page says so of unrounded ones."""
+    can_be = side.low <= side.stated <= side.high
+    decides = f"rows whose rounding decides: {_listed(side.near)}"
+    if rules.unrounded_counts:
+        agrees = can_be
+        recomputed = f"{side.low}" if side.low == side.high else f"{side.low} to {side.high} ({decides})"
+    else:
+        agrees = side.stated == len(side.as_printed)
+        recomputed = f"{len(side.as_printed)}"
+        if not agrees and can_be:
+            recomputed += (
+                f" as printed; {side.stated} if it counts unrounded ratios, which the page does not say ({decides})"
+            )
+        if not agrees and can_be and not rules.printed_counts:
+            what = f"{what} {side.words}: {recomputed}"
+            return unchecked(check="count of rows", line=line.line.number, what=what, printed=str(side.stated))
     return judged(
         agrees,
         check="count of rows",
         line=line.line.number,
-        what=f"{what} {claim.words}",
-        printed=str(claim.stated),
+        what=f"{what} {side.words}",
+        printed=str(side.stated),
         recomputed=recomputed,
-        rows=as_printed,
+        rows=side.as_printed,
     )
 
 
 def _range_of(
-    line: Said, said: dict[str, str | None], rows: Sequence[Row], key: str, rules: Conventions, what: str
+    line: Said, said: dict[str, str | None], rows: Sequence[Row], key: str, what: str, *, unrounded: bool
 ) -> Iterator[Finding]:
     """Yield whether ``(0.967-0.999)`` are the lowest and highest of the rows counted."""
     low, high = said.get("low"), said.get("high")
     if low is None or high is None:
         return
-    claim = next(_claims(said, len(rows)))
+    counted = next(_claims(said, len(rows)))
     values = [row.ratios[key].value for row in rows]
-    inside = [v for v in values if (claim.possible(v) if rules.unrounded_counts else claim.as_printed(v))]
-    sure = [v for v in values if claim.certain(v)] if rules.unrounded_counts else inside
+    inside = [v for v in values if (counted.possible(v) if unrounded else counted.as_printed(v))]
+    sure = [v for v in values if counted.certain(v)] if unrounded else inside
     for check, stated, pick in (("lowest", printed(low), min), ("highest", printed(high), max)):
         ends = [pick(group, key=lambda v: v.value) for group in (sure, inside) if group]
         fits = any(stated.meets(Interval(low=end.low, high=end.high)) for end in ends)
@@ -234,7 +332,7 @@ def _range_of(
             fits,
             check=check,
             line=line.line.number,
-            what=f"{what} {claim.words}",
+            what=f"{what} {counted.words}",
             printed=stated.text,
             recomputed=" or ".join(dict.fromkeys(end.text for end in ends)) or "no such row",
         )
@@ -248,7 +346,7 @@ def _listed(numbers: Sequence[int]) -> str:
 _MEASURED = re.compile(r"^\W*measured: (\d+) rows? \(([^)]*)\)")
 
 
-def _measured(line: Said, page: Published) -> Iterator[Finding]:
+def _measured(line: Said, page: Published) -> Iterator[Claim]:
     """Yield whether ``Measured: 100 rows (32 fwd, 32 dX, 36 dW)`` counts the rows that are there, each once."""
     found = _MEASURED.match(line.text)
     if found is None:
@@ -257,8 +355,13 @@ def _measured(line: Said, page: Published) -> Iterator[Finding]:
     claims = [("rows", int(found[1]), len(cases))]
     for n, op in re.findall(r"(\d+) ([^,]+)", found[2]):
         claims.append((f"{op} rows", int(n), sum(case[1] == op for case in cases)))
-    for what, stated, present in claims:
-        yield judged(
+    totals = sum(bool(mean.among) for mean in page.means)
+    if any(present < stated <= present + totals for _, stated, present in claims):
+        what = "some of its rows may be called as a mean of rows is"
+        yield claim([found.span()], [unchecked(check="count of rows", line=line.line.number, what=what)])
+        return
+    findings = [
+        judged(
             stated == present,
             check="count of rows",
             line=line.line.number,
@@ -266,3 +369,6 @@ def _measured(line: Said, page: Published) -> Iterator[Finding]:
             printed=str(stated),
             recomputed=str(present),
         )
+        for what, stated, present in claims
+    ]
+    yield claim([found.span()], findings)

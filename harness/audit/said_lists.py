@@ -9,21 +9,27 @@ from itertools import pairwise
 
 from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, judged, unchecked
+from harness.audit.labels import short
 from harness.audit.printed import NUMBER, Printed, printed
-from harness.audit.scope import Said, scopes, short
+from harness.audit.scope import NAME, Claim, Said, claim, scopes
 from harness.audit.tables import Published, Row
 
 _LOW = ("lowest", "smallest", "worst", "slowest", "least", "below", "under")
+_LOSSES = r"losses|loss|regressions?|slowdowns?|drops?"
+_VERSUS = r"(?:vs\.?|versus|against|over|on|in|for|of|relative to|compared (?:to|with))"
 _INTRO = (
-    r"(?P<kind>lowest|highest|largest|smallest|biggest|best|worst|slowest|fastest)(?:\s+(?P<op>{ops}))?"
-    r"(?:\s+(?:gains?|rows?|ratios?|speedups?|one|ones|losses|regressions?))?(?:\s+(?:vs\.?|versus|against)\s+[^:;.]{{1,80}}?(?=:|\s+(?:is|are)\b))?(?:\s*(?:is|are|:|at)\s*:?\s*)"
+    r"(?P<kind>lowest|highest|largest|smallest|biggest|greatest|best|worst|slowest|fastest|least)(?:\s+(?P<op>{ops}))?"
+    rf"(?:\s+(?P<what>gains?|rows?|ratios?|speedups?|one|ones|improvements?|{_LOSSES}))?"
+    rf"(?:[\s,(]+(?:{_VERSUS}\s*)?{NAME}+[\s,)]*)*(?:\s*(?:is|are|:|at)\s*:?\s*)"
 )
 _AFTER_COUNT = r"rows? (?:is|are) (?P<side>below|above) 1\.0 \(chance [^)]*\), \d+ wholly \(chance [^)]*\): "
 _NUM = r"\d+\.\d+"
 _ENDS = rf"(?:\s*[\[(](?P<low>{NUMBER})\s*(?:,|[-–—])\s*(?P<high>{NUMBER})[\])])?"
 _WITH = rf"[\s:=(]*(?:(?:at|with)\s+)?(?P<value>{_NUM})[x×]?\)?{_ENDS}"
-_FREE = re.compile(rf"(?P<name>[^;]*?\S){_WITH}(?![\w.,]*\d)")
-_BARE = re.compile(rf"(?P<value>{_NUM})[x×]?(?![\w.,]*\d)(?:\s*\((?P<name>[^()]*[a-z][^()]*)\))?")
+_ALONE = r"(?![\w.,]*\d|\s*(?:%|percent|[nuµμm]?s\b|[mg]hz\b|w\b))"
+"""Behind a ratio stands neither more of a number nor a unit."""
+_FREE = re.compile(rf"(?P<name>[^;]*?\S){_WITH}{_ALONE}")
+_BARE = re.compile(rf"(?P<value>{_NUM})[x×]?{_ALONE}(?:\s*\((?P<name>[^()]*[a-z][^()]*)\))?")
 _NEXT = re.compile(r"\s*(?:,\s*and\s+|,\s*|;\s+|\s+and\s+)")
 
 
@@ -40,27 +46,30 @@ class _Item:
 def intros(line: Said, page: Published) -> list[re.Match[str]]:
     """Return where a line begins a list: ``the lowest are``."""
     ops = "|".join(re.escape(op.lower()) for op in sorted(page.ops, key=len, reverse=True)) or "(?!)"
-    return list(re.finditer(rf"(?<![\w-]){_INTRO.format(ops=ops)}|{_AFTER_COUNT}", line.text))
+    return list(re.finditer(rf"(?<![\w-]){_INTRO.replace('{ops}', ops)}|{_AFTER_COUNT}", line.masked))
 
 
-def lists_said(line: Said, page: Published, rules: Conventions) -> Iterator[Finding]:
+def lists_said(line: Said, page: Published, rules: Conventions) -> Iterator[Claim]:
     """Yield the lists of lowest and highest rows in a line."""
     found_intros = intros(line, page)
     if not found_intros:
         return
     names = _names(page)
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
-    entry = re.compile(rf"(?P<name>{known}){_WITH}(?![\w.,]*\d)")
+    entry = re.compile(rf"(?P<name>{known}){_WITH}{_ALONE}")
     for found in found_intros:
-        items = _items(line.text, found.end(), entry, names)
+        items, end = _items(line.text, found.end(), entry, names)
         column = line.named(found.start(), found.end(), page).column
         why = "it is hedged or negated" if line.doubted(found.start()) else ""
         why = why or ("the page's rows are a selection" if rules.selection else "")
         why = why or ("cells of its rows cannot be read" if any(column in row.unread for row in page.rows) else "")
         if items and why:
-            yield unchecked(check="list", line=line.line.number, what=why, printed=found[0].strip())
+            intro = line.text[found.start() : found.end()].strip()
+            yield claim(
+                [(found.start(), end)], [unchecked(check="list", line=line.line.number, what=why, printed=intro)]
+            )
         elif items:
-            yield from _list(line, found, items, page, names)
+            yield claim([(found.start(), end)], _list(line, found, items, page, names))
 
 
 def _names(page: Published) -> dict[str, list[Row]]:
@@ -76,8 +85,9 @@ def _names(page: Published) -> dict[str, list[Row]]:
     return found
 
 
-def _items(text: str, at: int, entry: re.Pattern[str], names: dict[str, list[Row]]) -> list[_Item]:
-    """Return the entries from ``at`` on, up to what is none: a name that is built as no row's name is."""
+def _items(text: str, at: int, entry: re.Pattern[str], names: dict[str, list[Row]]) -> tuple[list[_Item], int]:
+    """Return the entries from ``at`` on and their end, up to what is none: a name that is built as no row's name is."""
+    end = at
     shapes = {_shape(name) for name in names}
     items: list[_Item] = []
     while True:
@@ -97,8 +107,9 @@ def _items(text: str, at: int, entry: re.Pattern[str], names: dict[str, list[Row
                     high=printed(high) if high else None,
                 )
             )
-        if found is None or (gap := _NEXT.match(text, found.end())) is None:
-            return items
+        end = end if found is None else found.end()
+        if found is None or (gap := _NEXT.match(text, end)) is None:
+            return items, end
         at = gap.end()
 
 
@@ -110,9 +121,10 @@ def _list(
     line: Said, found: re.Match[str], items: Sequence[_Item], page: Published, names: dict[str, list[Row]]
 ) -> Iterator[Finding]:
     named = line.named(found.start(), found.end(), page)
-    kind = found["kind"] or found["side"]
+    kind = "lowest" if found["what"] and re.fullmatch(_LOSSES, found["what"]) else found["kind"] or found["side"]
+    intro = line.text[found.start() : found.end()].strip()
     if not named.column:
-        yield unchecked(check="list", line=line.line.number, what="it names no baseline", printed=found[0])
+        yield unchecked(check="list", line=line.line.number, what="it names no baseline", printed=intro)
         return
     per_scope = []
     for rows in scopes(page, named, line.ops_before(found.start())):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from harness.audit.columns import match
 from harness.audit.finding import Finding, judged, unchecked
 from harness.audit.printed import NUMBER, Printed, printed
-from harness.audit.scope import Said
+from harness.audit.scope import Claim, Said, claim
 from harness.audit.tables import Mean, MeanCell, Published
 
 _OF = r"(?:\s*\((?P<{name}>[^()]*(?:\([^()]*\)[^()]*)*)\))?"
@@ -19,13 +19,13 @@ _FROM_TO = re.compile(
 _ONE = re.compile(rf"geomean (?P<low>\d+\.\d+)(?![\w.,]*\d){_OF.format(name='low_of')}(?P<high>)(?P<high_of>)")
 
 
-def means_said(line: Said, page: Published) -> Iterator[Finding]:
+def means_said(line: Said, page: Published) -> Iterator[Claim]:
     """Yield the geomeans that a line names as the least and the largest, as the only one, or each with its rows."""
     for form in (_FROM_TO, _ONE):
         for found in form.finditer(line.text):
-            yield from _ends(line, found, page)
+            yield claim([found.span()], _ends(line, found, page))
     for found in _with_rows(page).finditer(line.text):
-        yield from _each(line, found, page)
+        yield claim([found.span()], _each(line, found, page))
 
 
 def _with_rows(page: Published) -> re.Pattern[str]:

@@ -7,23 +7,24 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from harness.audit.conventions import FEWEST_GROUPS, SPREAD_GROUPS, Conventions
-from harness.audit.finding import Finding, judged, unchecked
+from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.printed import Interval, Printed, Ratio, printed
-from harness.audit.scope import Said, scopes
+from harness.audit.scope import Claim, Said, claim, scopes
 from harness.audit.tables import Published, Row
 from harness.stats.median import median
 from harness.stats.percentile import percentile
 
 _PAIR = re.compile(
     r"(?<!\w)median(?: of)?\s+(?P<median>\d+(?:\.\d+)?)\s*%"
-    r"(?:,?\s*(?:and\s+)?p(?P<p>\d+)\s+(?P<tail>\d+(?:\.\d+)?)\s*%)?"
+    r"(?:,?\s*(?:and\s+)?(?:the\s+)?(?:p(?P<p>\d+)|(?P<nth>\d+)(?:st|nd|rd|th)[- ]percentile)(?: of|:)?"
+    r"\s+(?P<tail>\d+(?:\.\d+)?)\s*%)?"
     r"(?: over (?P<n>\d+) rows?)?"
 )
-_ALONE = re.compile(r"median spread (?P<median>\d+(?:\.\d+)?)\s*%(?P<p>)(?P<tail>)(?P<n>)")
+_ALONE = re.compile(r"median spread (?P<median>\d+(?:\.\d+)?)\s*%(?P<p>)(?P<nth>)(?P<tail>)(?P<n>)")
 _OVER = re.compile(r"\bspread (?:over|of) (?:the |all |all the )?(?P<n>\d+) rows")
 
 
-def spreads_said(line: Said, page: Published, rules: Conventions) -> Iterator[Finding]:
+def spreads_said(line: Said, page: Published, rules: Conventions) -> Iterator[Claim]:
     """Yield the spreads in a line that speaks of one."""
     if "spread" not in line.text:
         return
@@ -31,7 +32,7 @@ def spreads_said(line: Said, page: Published, rules: Conventions) -> Iterator[Fi
         named = line.named(found.start(), found.end(), page)
         sizes = {len(rows) for rows in scopes(page, named)}
         sizes |= {sum(row.counts(named.column) for row in rows) for rows in scopes(page, named) if named.column}
-        yield judged(
+        finding = judged(
             int(found["n"]) in sizes,
             check="count of rows",
             line=line.line.number,
@@ -39,9 +40,10 @@ def spreads_said(line: Said, page: Published, rules: Conventions) -> Iterator[Fi
             printed=found["n"],
             recomputed=" or ".join(map(str, sorted(sizes))),
         )
+        yield claim([found.span()], [finding])
     for form in (_PAIR, _ALONE):
         for found in form.finditer(line.text):
-            yield from _spread(line, found, page, rules)
+            yield claim([found.span()], _spread(line, found, page, rules))
 
 
 def _spread(line: Said, found: re.Match[str], page: Published, rules: Conventions) -> Iterator[Finding]:
@@ -50,7 +52,7 @@ def _spread(line: Said, found: re.Match[str], page: Published, rules: Convention
     why = "" if named.column else "it names no baseline"
     why = why or ("it is hedged or negated" if line.doubted(found.start()) else "")
     why = why or ("the page's rows are a selection" if rules.selection else "")
-    why = why or ("no percentile is above 99" if found["p"] and int(found["p"]) > 99 else "")
+    why = why or ("no percentile is above 99" if _p(found) > 99 else "")
     why = why or ("cells of its rows cannot be read" if any(named.column in r.unread for r in page.rows) else "")
     if why:
         yield unchecked(check="spread", line=number, what=why, printed=found[0])
@@ -101,9 +103,25 @@ def _judge(number: int, found: re.Match[str], ratios: Sequence[Ratio], key: str)
     lows, highs = [float(s.low) for s in spreads], [float(s.high) for s in spreads]
     yield _one("spread, median", number, found["median"], (median(lows), median(highs)) if spreads else None, key)
     if found["tail"]:
-        p = int(found["p"])
+        p = _p(found)
         ends = (percentile(lows, p), percentile(highs, p)) if spreads else None
-        yield _one(f"spread, p{p}", number, found["tail"], ends, key)
+        finding = _one(f"spread, p{p}", number, found["tail"], ends, key, f", sorted[floor({p / 100:g} n)]")
+        if found["nth"] and finding.grade is Grade.CONTRADICTS and _between(found["tail"], lows, highs, p):
+            what = f"{finding.what}: {finding.recomputed}; another method of percentiles gives it"
+            finding = unchecked(check=finding.check, line=number, what=what, printed=finding.printed)
+        yield finding
+
+
+def _between(text: str, lows: Sequence[float], highs: Sequence[float], p: int) -> bool:
+    """Return whether a percentile lies between the neighbours of ours: methods that interpolate give such a one."""
+    at = p * len(lows) // 100
+    low, high = sorted(lows)[max(at - 1, 0) :][:1], sorted(highs)[: at + 2][-1:]
+    stated = printed(text)
+    return bool(low) and float(stated.high) >= 100 * low[0] and float(stated.low) <= 100 * high[0]
+
+
+def _p(found: re.Match[str]) -> int:
+    return int(found["p"] or found["nth"] or 0)
 
 
 def _interval(ratio: Ratio) -> Interval:
@@ -113,7 +131,7 @@ def _interval(ratio: Ratio) -> Interval:
     return Interval(low=max(high.low - low.high, Fraction(0)) / middle.high, high=(high.high - low.low) / middle.low)
 
 
-def _one(check: str, number: int, text: str, ends: tuple[float, float] | None, key: str) -> Finding:
+def _one(check: str, number: int, text: str, ends: tuple[float, float] | None, key: str, method: str = "") -> Finding:
     stated = printed(text)
     agrees = (
         ends is not None and float(stated.low) <= 100 * ends[1] + 1e-6 and float(stated.high) >= 100 * ends[0] - 1e-6
@@ -122,7 +140,7 @@ def _one(check: str, number: int, text: str, ends: tuple[float, float] | None, k
         agrees,
         check=check,
         line=number,
-        what=f"rows vs {key}",
+        what=f"rows vs {key}{method}",
         printed=f"{text} %",
         recomputed="no row with a spread" if ends is None else f"{100 * ends[0]:.2f} to {100 * ends[1]:.2f} %",
     )

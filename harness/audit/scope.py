@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from harness.audit.columns import match
+from harness.audit.finding import Finding
+from harness.audit.labels import short, without_maker
 from harness.audit.markdown import Document, Line
 from harness.audit.tables import Place, Published, Row
 
-_CLAUSE = re.compile(r"[;]|[.!?](?=\s+\S)(?!\s*\d)")
-_SENTENCE = re.compile(r"[.!?](?=\s+\S)(?!\s*\d)")
+_STOP = r"(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s+\S)(?!\s*\d)"
+_CLAUSE = re.compile(rf"[;]|{_STOP}")
+_SENTENCE = re.compile(_STOP)
 _ENDED = re.compile(r"[.!?][)\]\"'”’]*$")
 _PLAIN = re.compile(
     r"(?:\W|\d+[.)](?=\s)|\b(?:speedups?|ratios?|rows?|vs|versus|against|over|on|in|for|and|is|are|the|largest|smallest|gains?"
@@ -48,16 +52,34 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What was read in a line, checked or named as not checked: its places, and what came out."""
+
+    spans: tuple[range, ...]
+    findings: tuple[Finding, ...]
+
+
+def claim(spans: Iterable[tuple[int, int]], findings: Iterable[Finding]) -> Claim:
+    """Return what was read at ``spans``."""
+    return Claim(spans=tuple(range(*span) for span in spans), findings=tuple(findings))
+
+
+NAME = "\N{CURRENCY SIGN}"
+"""What stands in ``Said.masked`` for each letter of a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """A line (lower case), wrapped ones put together, with what was named before it and what it names.
 
-    ``bare`` is its text with blanks for the names in it; ``lead`` that of the line, ending in a colon, of whose list it
-    is an item.
+    ``bare`` is its text with blanks for the names in it, ``masked`` that with ``NAME`` for baselines, GPUs and regimes;
+    ``lead`` that of the line, ending in a colon, of whose list it is an item.
     """
 
     line: Line
     text: str
     bare: str
+    masked: str
     lead: str
     before: Named
     columns: tuple[Mention, ...]
@@ -104,18 +126,24 @@ class Said:
 
     def doubted(self, start: int) -> bool:
         """Return whether something before a claim, in its sentence, makes it another."""
-        left = max((found.end() for found in _SENTENCE.finditer(self.text) if found.end() <= start), default=0)
+        left = max((found.end() for found in _SENTENCE.finditer(self.bare) if found.end() <= start), default=0)
         return _DOUBT.search(_OURS.sub("", f"{self.lead} {self.bare[left:start]}")) is not None
 
+    def clauses(self) -> Iterator[range]:
+        """Yield where its clauses stand."""
+        breaks = [found.start() for found in _CLAUSE.finditer(self.bare)]
+        for left, right in pairwise([0, *(end + 1 for end in breaks), len(self.text)]):
+            yield range(left, right)
+
     def _clause(self, start: int, end: int) -> tuple[int, int]:
-        breaks = [found.start() for found in _CLAUSE.finditer(self.text)]
+        breaks = [found.start() for found in _CLAUSE.finditer(self.bare)]
         left = max((b for b in breaks if b < start), default=0)
         right = min((b for b in breaks if b >= end), default=len(self.text))
         return left, right
 
 
 def said(document: Document, page: Published) -> Iterator[Said]:
-    """Yield the lines that are no headings, in order, each with its context.
+    """Yield the lines in order, headings too, each with its context.
 
     What a heading names holds below it, down to the next heading of its level; what a line names holds for the lines
     after it, down to the next heading.
@@ -134,7 +162,6 @@ def said(document: Document, page: Published) -> Iterator[Said]:
             now = _with(outer, last)
             headings.append((block.level, now))
             lead = ""
-            continue
         ops = tuple(_mentions(text, {op.lower(): op for op in page.ops}))
         bare = _blanked(text, (*ops, *(mention for mentions in found.values() for mention in mentions)))
         lead = lead if block.item else ""
@@ -142,6 +169,7 @@ def said(document: Document, page: Published) -> Iterator[Said]:
             line=block,
             text=text,
             bare=bare,
+            masked=_blanked(text, [mention for mentions in found.values() for mention in mentions], by=NAME),
             lead=lead,
             before=now,
             columns=found["column"],
@@ -149,6 +177,8 @@ def said(document: Document, page: Published) -> Iterator[Said]:
             regimes=found["regime"],
             ops=ops,
         )
+        if block.level:
+            continue
         if not block.item and text.endswith(":"):
             lead = bare
         now = _with(now, last)
@@ -173,9 +203,9 @@ def _unwrapped(document: Document) -> Iterator[Line]:
         yield open_line
 
 
-def _blanked(text: str, mentions: Collection[Mention]) -> str:
+def _blanked(text: str, mentions: Collection[Mention], *, by: str = " ") -> str:
     for mention in mentions:
-        text = text[: mention.start] + " " * (mention.end - mention.start) + text[mention.end :]
+        text = text[: mention.start] + by * (mention.end - mention.start) + text[mention.end :]
     return text
 
 
@@ -192,11 +222,6 @@ def scopes(page: Published, named: Named, ops: Collection[str] = ()) -> list[lis
     return found + [[row for row in of_place if row.op in ops] for of_place in found if ops]
 
 
-def short(gpu: str) -> str:
-    """Return a GPU's name without its parentheses: ``Rubin`` of ``Rubin (sm_107a)``."""
-    return re.sub(r"\s*\(.*", "", gpu)
-
-
 def _with(outer: Named, inner: Named) -> Named:
     return replace(
         outer,
@@ -210,8 +235,9 @@ def _finders(page: Published) -> Mapping[str, Callable[[str], Iterator[Mention]]
     columns = {key: key for key in page.columns}
     columns |= {cell.key: key for mean in page.means for cell in mean.cells if (key := match(cell.key, page.columns))}
     gpus = {gpu.lower(): gpu for gpu in page.gpus if gpu}
-    shorts = [short(gpu.lower()) for gpu in page.gpus]
-    gpus |= {name: gpu for name, gpu in zip(shorts, page.gpus, strict=True) if name and shorts.count(name) == 1}
+    for called in (short, without_maker):
+        names = [called(gpu.lower()) for gpu in page.gpus]
+        gpus |= {name: gpu for name, gpu in zip(names, page.gpus, strict=True) if name and names.count(name) == 1}
     archs = [arch for gpu in page.gpus for arch in re.findall(r"sm_\w+", gpu.lower())]
     gpus |= {a: g for g in page.gpus for a in re.findall(r"sm_\w+", g.lower()) if archs.count(a) == 1}
     regimes = {f"in {regime.lower()}": regime for regime in page.regimes if regime}

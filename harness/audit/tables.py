@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.audit.columns import Header, LatencyColumn, RatioColumn, mean_header, row_header
+from harness.audit.columns import Header, LatencyColumn, RatioColumn, has_result, mean_header, row_header
 from harness.audit.finding import AuditError
+from harness.audit.labels import EVERY, OWNER, UNSORTED, archs, class_of, gpu_of, split, words
 from harness.audit.markdown import Document, Line, Table, TableRow
 from harness.audit.printed import COUNT, Latency, Printed, Ratio, has_number, latency, only_range, ratio
 
-EVERY = {"all", "all rows", "every", "total", "overall", "any"}
-"""What a cell says that stands for all operations or all classes."""
-
 TOTAL = {"geomean", "geometric mean", "mean", "average", "total", "overall", "all"}
 """What a line of the per-row table is called that is no row but their mean."""
-_N_OF_M = re.compile(rf"({COUNT})(?:\s*(?:of|/)\s*({COUNT}))?[*†‡§¹²³]*")
+_N_OF_M = re.compile(rf"({COUNT})(?:\s*(?:of|/)\s*({COUNT}))?(?:\s+rows?)?[*†‡§¹²³]*")
+_RESULT = re.compile(r"\b(?:below|above|rows?|geomeans?|speedups?|ratios?|regressions?|gains?|faster|slower)\b")
+_REGIME = re.compile(r"\bregime \S+")
 _UNSORTED = re.compile(r"\b(?:asc|ascending|unsorted|random|lognormal)\b")
 _OWNER = re.compile(r"\b(?:bal|balanced|skew|skewed|desc|descending|\w+-empty)\b")
 
@@ -51,6 +51,10 @@ class Row:
         Lines of the headings above the table, the outermost first.
     unreadable, unread
         Cells of no known form, and the baselines whose ratio is among them: what is over them cannot be recomputed.
+    blank
+        Baselines whose cell is empty: it does not even say that there is no ratio.
+    gpu_cell
+        What its own column says of its GPU.
     """
 
     number: int
@@ -70,6 +74,8 @@ class Row:
     sections: tuple[int, ...]
     unreadable: tuple[str, ...] = ()
     unread: frozenset[str] = frozenset()
+    blank: frozenset[str] = frozenset()
+    gpu_cell: str = ""
 
     @property
     def full_name(self) -> str:
@@ -104,7 +110,9 @@ class Mean:
 
     ``count`` is that of the column ``first``. Without a GPU it is of the rows under the innermost of its headings
     (``sections``) that has rows. A line of the per-row table is of one of the sets of row numbers in ``among``; where
-    it does not say that it is geometric, ``geometric`` is False. ``unreadable`` are cells of no known form.
+    it does not say that it is geometric, ``geometric`` is False. ``unreadable`` are cells of no known form, ``beside``
+    what columns of no known meaning say. ``unknown`` is its label that no row of the page has; empty where all are
+    known.
     """
 
     line: int
@@ -121,6 +129,8 @@ class Mean:
     among: tuple[frozenset[int], ...] = ()
     geometric: bool = True
     unreadable: tuple[str, ...] = ()
+    beside: str = ""
+    unknown: str = ""
 
     @property
     def what(self) -> str:
@@ -130,11 +140,20 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A table, or a column of one, whose numbers nothing recomputes."""
+
+    line: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
     """A page's rows and geomeans, and the names in them: GPUs, regimes, operations, baselines."""
 
     rows: tuple[Row, ...]
     means: tuple[Mean, ...]
+    unread: tuple[Unread, ...] = ()
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -192,7 +211,58 @@ def published(document: Document) -> Published:
             "no per-row table found: a page must have a table with a column of rows (row, shape, workload) and one of"
             " ratios (speedup, vs, baseline / new); give the page with its rows"
         )
-    return Published(rows=tuple(rows), means=(*means, *totals))
+    known = tuple(_resolved(mean, rows) for mean in means)
+    return Published(rows=tuple(rows), means=(*known, *totals), unread=tuple(_unread(tables)))
+
+
+def _resolved(mean: Mean, rows: Sequence[Row]) -> Mean:
+    """Return a line with its operation as the rows call it; ``unknown`` is the label that no row has.
+
+    An architecture that no row has is no label of another kind: the line's rows are missing.
+    """
+    ops = tuple(dict.fromkeys(row.op for row in rows if row.op))
+    op, of_class, unknown = mean.op, mean.row_class, ""
+    classes = {class_of(row.row_class) for row in rows}
+    if op and (found := split(op, ops)):
+        op, of_class = found[0], f"{found[1]} {of_class}".strip()
+    elif op:
+        unknown = op
+    elif class_of(of_class) not in classes and (found := split(of_class, ops)):
+        op, of_class = found
+    gpus = {row.place.gpu for row in rows}
+    of_no_row = archs(mean.gpu) and all(map(archs, gpus)) and not any(archs(mean.gpu) & archs(gpu) for gpu in gpus)
+    for label, there in (
+        ("" if of_no_row else mean.gpu, gpus),
+        (mean.regime, {row.place.regime for row in rows}),
+        (mean.suite, {row.suite for row in rows} - {""}),
+    ):
+        if label and there and label not in there:
+            unknown = unknown or label
+    return replace(mean, op=op, row_class=of_class, unknown=unknown)
+
+
+def _unread(tables: Sequence[_Placed]) -> Iterator[Unread]:
+    """Yield the tables that are neither of rows nor of geomeans, and the columns of those that are, with results."""
+    columns: dict[str, int] = {}
+    for table in (placed.table for placed in tables):
+        rows = row_header(table)
+        header = rows if rows.is_rows else mean_header(table)
+        if header is None:
+            if _holds_results(table):
+                titles = ", ".join(title for title in table.header if title)
+                yield Unread(line=table.number, what=f"a table that is neither of rows nor of geomeans: {titles}")
+            continue
+        for index in header.unread:
+            columns.setdefault(table.header[index], table.number)
+    for title, line in columns.items():
+        yield Unread(line=line, what=f"a column that is none of those that are recomputed: {title or 'without a name'}")
+
+
+def _holds_results(table: Table) -> bool:
+    """Return whether a table has a decimal number, a percentage, a count out of a count, or counts under a result."""
+    cells = [cell for row in table.rows for cell in row.cells]
+    counted = any(_RESULT.search(text.lower()) for text in (*table.header, *cells))
+    return any(map(has_result, (*table.header, *cells))) or (counted and any(map(has_number, cells)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +318,15 @@ def _means(placed: _Placed) -> Iterator[Mean]:
                 *((counted,) if count is None and has_number(counted) else ()),
                 *_cells(row, _odd(row, header)),
             ),
+            beside=_beside(row, header),
         )
+
+
+def _beside(row: TableRow, header: Header) -> str:
+    """Return what the columns of no known meaning say of a line."""
+    known = {header.gpu, header.op, header.row_class, header.count, header.suite, header.regime, header.remarks}
+    known |= {column.index for column in header.ratios} | set(header.unread)
+    return " ".join(cell for i, cell in enumerate(row.cells) if i not in known and cell)
 
 
 def _odd(row: TableRow, header: Header) -> list[RatioColumn]:
@@ -266,6 +344,15 @@ def _cells(row: TableRow, columns: Sequence[RatioColumn]) -> tuple[str, ...]:
 
 
 def _is_total(row: TableRow, header: Header) -> bool:
+    """Return whether a line is called a mean of rows and may be one.
+
+    It is a row where it has an operation, every latency, and the number of its groups or the letter of an arm.
+    """
+    timed = bool(header.latencies) and all(latency(row.cells[column.index]) for column in header.latencies)
+    letters = [row.cells[column.index] for column in header.keys]
+    measured = re.fullmatch(COUNT, _cell(row, header.n)) or any(re.fullmatch(r"\w", letter) for letter in letters)
+    if timed and measured and _cell(row, header.op):
+        return False
     return any(row.cells[index].lower().strip(" :") in TOTAL for index in header.name)
 
 
@@ -324,8 +411,10 @@ def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], 
     stated = _cell(row, header.row_class)
     groups = _cell(row, header.n)
     remarks = _cell(row, header.remarks).lower()
-    op = _cell(row, header.op) or next((h for h in above if any(h == mean.op for mean in means)), "")
-    gpu = _gpu(_cell(row, header.gpu), above, list(dict.fromkeys(mean.gpu for mean in means if mean.gpu)))
+    ops = {words(mean.op): mean.op for mean in means if mean.op}
+    op = _cell(row, header.op) or next((ops[words(h)] for h in above if words(h) in ops), "")
+    gpu_cell = _cell(row, header.gpu)
+    gpu = gpu_of(gpu_cell, above, list(dict.fromkeys(mean.gpu for mean in means if mean.gpu)))
     odd = _odd(row, header)
     times = [row.cells[column.index] for column in header.latencies]
     wrong = [cell for cell in times if has_number(cell) and latency(cell) is None]
@@ -333,7 +422,7 @@ def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], 
     return Row(
         number=number,
         line=row.number,
-        place=Place(gpu=gpu, regime=_regime(_cell(row, header.regime), gpu, above, means)),
+        place=Place(gpu=gpu, regime=_regime(_cell(row, header.regime), gpu, placed, means)),
         suite=_cell(row, header.suite),
         op=op,
         name=name,
@@ -352,6 +441,8 @@ def _row(row: TableRow, header: Header, placed: _Placed, means: Sequence[Mean], 
         sections=placed.sections,
         unreadable=(*wrong, *_cells(row, odd)),
         unread=frozenset(column.key for column in odd),
+        blank=frozenset(c.key for c in header.ratios if c.part == "value" and not row.cells[c.index]),
+        gpu_cell=gpu_cell,
     )
 
 
@@ -364,6 +455,7 @@ def _merged(one: Row, other: Row) -> Row:
         times=(*one.times, *other.times),
         unreadable=(*one.unreadable, *other.unreadable),
         unread=one.unread | other.unread,
+        blank=one.blank | other.blank,
     )
 
 
@@ -395,43 +487,36 @@ def row_class(name: str) -> str:
     """Return the class that a published name's kind belongs to: ``unsorted``, ``owner``, or empty where it has none."""
     lowered = name.lower()
     if _UNSORTED.search(lowered):
-        return "unsorted"
-    return "owner" if _OWNER.search(lowered) else ""
+        return UNSORTED
+    return OWNER if _OWNER.search(lowered) else ""
 
 
-def _gpu(cell: str, above: Sequence[str], labels: Sequence[str]) -> str:
-    """Return the geomean table's name of a row's GPU, from the row's cell and the headings above its table."""
-    texts = [text for text in (cell, *above) if text]
-    if not labels:
-        return cell
-    for same in (lambda text, label: text.lower() == label.lower(), _names, _same_arch):
-        for text in texts:
-            found = [label for label in labels if same(text, label)]
-            if len(found) == 1:
-                return found[0]
-    return cell or (labels[0] if len(labels) == 1 else "")
-
-
-def _regime(cell: str, gpu: str, above: Sequence[str], means: Sequence[Mean]) -> str:
-    """Return a row's regime: of its cell, of a heading above it, or the only one that its GPU's geomeans have.
+def _regime(cell: str, gpu: str, placed: _Placed, means: Sequence[Mean]) -> str:
+    """Return a row's regime: of its cell, of what stands above it, or the only one that its GPU's geomeans have.
 
     Without geomeans what stands above tells tables apart.
     """
     if cell or not means:
-        return cell or next(iter(above), "")
+        return cell or next(iter(placed.above), "")
     regimes = {mean.regime for mean in means if not gpu or mean.gpu in ("", gpu)}
-    only = regimes.pop() if len(regimes) == 1 else None
-    return next((text for text in above if text in regimes), "") if only is None else only
+    if len(regimes) == 1:
+        return regimes.pop()
+    said = [
+        *(text for text in placed.above if text in regimes),
+        *(_said_regime(heading.text, regimes) for heading in reversed(placed.headings)),
+    ]
+    since = {_said_regime(part, regimes) for line in placed.since for part in _REGIME.findall(line.text.lower())}
+    return next(filter(None, said), since.pop() if len(since) == 1 else "")
 
 
-def _names(text: str, label: str) -> bool:
-    """Return whether a heading names a GPU: ``Rows on Rubin`` names ``Rubin (sm_107a)``."""
-    short = re.sub(r"\s*\(.*", "", label).strip().lower()
-    return bool(short) and re.search(rf"(?<!\w){re.escape(short)}(?!\w)", text.lower()) is not None
-
-
-def _same_arch(text: str, label: str) -> bool:
-    return bool(set(re.findall(r"sm_\w+", text.lower())) & set(re.findall(r"sm_\w+", label.lower())))
+def _said_regime(text: str, regimes: Collection[str]) -> str:
+    """Return the only regime that a heading names, or that a line of a machine gives as ``regime boost``."""
+    found = [
+        regime
+        for regime in regimes
+        if regime and re.search(rf"(?<![\w-]){re.escape(regime.lower())}(?![\w-]|:\d)", text.lower())
+    ]
+    return found[0] if len(found) == 1 else ""
 
 
 def _part(title: str, cell: str) -> str:

@@ -34,9 +34,9 @@ def command(file: Path, *, as_json: bool, unrounded_counts: bool) -> int:
 
     \b
     Exit codes:
-      0    agrees with itself
+      0    agrees with itself in what could be checked; the last line says what was not
       1    contradicts itself
-      2    cannot be read, has no per-row table, or usage
+      2    cannot be read, has no per-row table or none that its geomeans are of, or usage
       130  Ctrl-C
     """
     text = _read(file)
@@ -46,7 +46,9 @@ def command(file: Path, *, as_json: bool, unrounded_counts: bool) -> int:
         raise UsageError(f"{file} cannot be audited: {error}") from error
     page = pages.as_json(found, file.name) if as_json else pages.text(found, file.name)
     click.echo(page, nl=False)
-    return CONTRADICTS if found.contradicted else ExitCode.OK
+    if found.contradicted:
+        return CONTRADICTS
+    return ExitCode.USAGE if found.unreadable else ExitCode.OK
 
 
 def _read(file: Path) -> str:

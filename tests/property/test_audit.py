@@ -76,6 +76,7 @@ def test_the_audit_of_a_report_agrees(made: Run, columns: list[str], new: str) -
     found = audit(page)
 
     assert found.graded(Grade.CONTRADICTS) == ()
+    assert not found.unreadable
     assert found.rows == sum(not each.skipped for each in made.rows)
 
 
@@ -96,6 +97,7 @@ def test_the_audit_of_a_report_of_several_machines_agrees(several: list[Run], pr
     found = audit(render_page(summarise(cards, new=NEW)))
 
     assert found.graded(Grade.CONTRADICTS) == ()
+    assert not found.unreadable
 
 
 @settings(max_examples=100)
@@ -104,4 +106,5 @@ def test_no_text_from_outside_misleads_the_audit_of_a_report(name: str, reason: 
     found = audit(render_page(summarise([hostile(name, reason, note)]), columns=["note", "sizes", "suite"]))
 
     assert found.graded(Grade.CONTRADICTS) == ()
+    assert not found.unreadable
     assert found.rows == 2

@@ -118,6 +118,16 @@ def test_a_line_of_the_rows_that_is_their_geomean_is_no_row() -> None:
     assert kinds(audit(TOTAL.replace("1.396", "1.267")), Grade.CONTRADICTS) == []  # of all four rows
 
 
+def test_a_row_called_as_a_mean_is_one_where_it_has_all_that_rows_have() -> None:
+    table = "| row | operation | torch (ms) | new (ms) | n | vs torch |\n|---|---|---|---|---|---|\n"
+    row = "| average | fwd | 1.1000 | 1.0000 | 6 | 1.100 [1.090, 1.110] |\n"
+
+    assert audit(table + row + row.replace("average", "a bal")).rows == 2
+    assert audit(table + row.replace("| 6 |", "| |") + row.replace("average", "a bal")).rows == 1
+    keyed = "| row | operation | torch t (ms) | new (ms) | SOTA | SOTA / new |\n|---|---|---|---|---|---|\n"
+    assert audit(keyed + "| average | fwd | 1.1000 | 1.0000 | t | 1.100 [1.090, 1.110] |\n").rows == 1
+
+
 def test_a_mean_of_no_said_kind_is_checked_only_where_it_is_the_geomean() -> None:
     arithmetic = audit(TOTAL.replace("**Geometric mean**", "**mean**").replace("1.396", "1.400"))
     geometric = audit(TOTAL.replace("**Geometric mean**", "**mean**"))
