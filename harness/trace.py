@@ -70,6 +70,7 @@ class Fault(StrEnum):
     OUTSIDE = "outside the window"
     DUPLICATE = "reported twice"
     STRAY = "a kernel without an id beside it"
+    OVERLAP = "overlaps a flush"
     CANNOT_TELL = "cannot tell"
     LOST = "lost"
     LAUNCHED_NOTHING = "launched nothing"
@@ -135,8 +136,10 @@ class Ledger:
         Believable records of expected calls, and of what the harness itself launched beside them.
     orphans
         Records whose call is not known: no id, an id nobody gave out, or two of them.
+    duplicates
+        Records of a launch, or of a node of a graph launch, beyond its first.
     lost
-        Expected calls with no record at all.
+        Expected calls that lack records: all, or some that the calls of their arm usually have.
     dropped
         Records that the tracer says it had no room for; ``None`` where it could not say.
     """
@@ -212,17 +215,17 @@ def attribute(
     mine: dict[int, list[Record]] = {external_id: [] for external_id in ids}
     faults: dict[int, list[Fault]] = {external_id: [] for external_id in ids}
     orphans: list[Record] = []
-    previous: Record | None = None
+    seen: set[tuple[Kind, int, int]] = set()
     ordered = sorted(records, key=_order)
     for record in ordered:
         owner = owners.get(record.correlation_id)
         if owner not in mine:
             orphans.append(record)
-        elif fault := _fault(record, previous, window):
+        elif fault := _fault(record, window, seen):
             faults[owner].append(fault)
         else:
             mine[owner].append(record)
-        previous = record
+            seen.add(_launched(record))
     traced = {c.external_id for c in correlations}
     verdicts = {i: _verdict(mine[i], faults[i], dropped=dropped, traced=i in traced) for i in ids}
     found = [fault for of_call in faults.values() for fault in of_call]
@@ -281,15 +284,19 @@ def _order(record: Record) -> tuple[int, int, int, int, int, str, str, int]:
     )
 
 
-def _fault(record: Record, previous: Record | None, window: Window) -> Fault | None:
+def _launched(record: Record) -> tuple[Kind, int, int]:
+    """Return what makes one record and no more: a launch, memset or copy, or a node of a graph launch."""
+    return (record.kind, record.correlation_id, record.graph_node)
+
+
+def _fault(record: Record, window: Window, seen: Collection[tuple[Kind, int, int]]) -> Fault | None:
     if record.start_ns == 0 or record.end_ns == 0:
         return Fault.ZERO
     if record.end_ns < record.start_ns:
         return Fault.INVERTED
     if record.start_ns < window.start_ns or record.end_ns > window.end_ns:
         return Fault.OUTSIDE
-    # Sorted by all their fields, equal records are neighbours.
-    return Fault.DUPLICATE if record == previous else None
+    return Fault.DUPLICATE if _launched(record) in seen else None
 
 
 def _verdict(mine: Sequence[Record], faults: Sequence[Fault], *, dropped: int | None, traced: bool) -> Timed | Refused:

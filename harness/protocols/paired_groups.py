@@ -262,17 +262,18 @@ class _OddClock:
 
 
 def odd_clock(groups: Sequence[_Group]) -> _OddClock | None:
-    """Return the group in which an arm's clock is furthest off the same arm's median, if that is too far."""
+    """Return the group in which an arm's clock is furthest off the same arm's median, if that is too far.
+
+    The median is over all of the arm's groups that have a clock; the reason names that of the others.
+    """
     worst: _OddClock | None = None
     for arm in groups[0].arms if groups else ():
-        clocks = [clock for group in groups if (clock := group.clock_of(arm)) is not None]
-        if len(clocks) != len(groups):
-            continue
-        usual = median(clocks)
-        for index, clock in enumerate(clocks):
-            off = abs(clock / usual - 1)
+        clocks = {index: clock for index, group in enumerate(groups) if (clock := group.clock_of(arm)) is not None}
+        for index, clock in clocks.items():
+            off = abs(clock / median(clocks.values()) - 1)
             if off > CLOCK_TOLERANCE and (worst is None or off > worst.off):
-                reason = f"clock {clock} MHz, {usual:g} MHz in the other groups"
+                others = median(other for group, other in clocks.items() if group != index)
+                reason = f"clock {clock} MHz, {others:g} MHz in the other groups"
                 worst = _OddClock(off=off, index=index, arm=arm, reason=reason)
     return worst
 

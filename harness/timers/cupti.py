@@ -20,6 +20,9 @@ from harness.probe import ClockProbe as Probe
 from harness.timers import TimedCall, Traced, refuse_argument
 from harness.trace import Attribution, Fault, Ledger, Record, Refused, Timed, added_ns, attribute
 
+Launches = tuple[tuple[str, int], ...]
+"""What one call launched: kernels by name, memsets and copies, each with how often; sorted."""
+
 # The host's time varies from call to call; what is enqueued before a call covers it with this margin.
 COVER = 1.5
 
@@ -69,14 +72,14 @@ class RowLedger:
     Attributes
     ----------
     kernels
-        Arm -> every set of kernels, memsets and copies that one of its calls was seen to launch, each as
-        ``(name, how often)``. More than one set is worth a look: an arm that does the same work launches the same.
+        Arm -> every set of kernels, memsets and copies that one of its calls was seen to launch. More than one set is
+        worth a look: an arm that does the same work launches the same.
     cover_ns
         Arm -> how long the device is kept busy before its calls; 0 where the host is fast enough anyhow.
     """
 
     records: Ledger = field(default_factory=Ledger)
-    kernels: dict[str, tuple[tuple[tuple[str, int], ...], ...]] = field(default_factory=dict)
+    kernels: dict[str, tuple[Launches, ...]] = field(default_factory=dict)
     cover_ns: dict[str, int] = field(default_factory=dict)
 
 
@@ -110,6 +113,7 @@ class CuptiTimer:
         self._sleep = sleep
         self._case_id = ""
         self._ledger = RowLedger()
+        self._launches: dict[str, Counter[Launches]] = {}
 
     @property
     def ledger(self) -> RowLedger:
@@ -121,6 +125,7 @@ class CuptiTimer:
         if case_id != self._case_id:
             self._case_id = case_id
             self._ledger = RowLedger()
+            self._launches = {}
 
     def traced(self) -> Traced:
         """Return the ledger as the run file has it."""
@@ -160,8 +165,10 @@ class CuptiTimer:
             dropped=trace.dropped,
             reserved_ids=[external_id(role, place) for role in own for place in places],
         )
-        verdicts = judged(found, len(calls))
-        self._record(calls, found, verdicts)
+        seen = judged(found, len(calls))
+        verdicts = self._whole(calls, seen)
+        partial = sum(verdict is not before for verdict, before in zip(verdicts, seen, strict=True))
+        self._record(calls, found.ledger + Ledger(lost=partial), verdicts)
         return [self._sample(v, *r) for v, r in zip(verdicts, readings, strict=True)], verdicts
 
     def _cover_ns(self, call: TimedCall) -> int:
@@ -194,23 +201,34 @@ class CuptiTimer:
         clock_mhz = self._probe.clock_mhz(before, after) if self._probe else None
         return Sample(span_ns=verdict.span_ns, busy_ns=verdict.busy_ns, clock_mhz=clock_mhz)
 
-    def _record(self, calls: Sequence[TimedCall], found: Attribution, verdicts: Sequence[Timed | Refused]) -> None:
+    def _whole(self, calls: Sequence[TimedCall], verdicts: Sequence[Timed | Refused]) -> list[Timed | Refused]:
+        """Refuse the calls that lack records of what their arm usually launches in this row."""
+        for call, verdict in zip(calls, verdicts, strict=True):
+            if isinstance(verdict, Timed):
+                self._launches.setdefault(call.arm, Counter())[launches(verdict)] += 1
+        return [
+            whole(verdict, usual(self._launches[call.arm])) if isinstance(verdict, Timed) else verdict
+            for call, verdict in zip(calls, verdicts, strict=True)
+        ]
+
+    def _record(self, calls: Sequence[TimedCall], found: Ledger, verdicts: Sequence[Timed | Refused]) -> None:
         kernels = dict(self._ledger.kernels)
         for call, verdict in zip(calls, verdicts, strict=True):
             if isinstance(verdict, Refused):
                 continue
-            launched = tuple(sorted(Counter(verdict.names).items()))
+            launched = launches(verdict)
             if launched not in kernels.get(call.arm, ()):
                 kernels[call.arm] = (*kernels.get(call.arm, ()), launched)
-        records = self._ledger.records + found.ledger
-        self._ledger = replace(self._ledger, records=records, kernels=kernels)
+        self._ledger = replace(self._ledger, records=self._ledger.records + found, kernels=kernels)
 
 
 def judged(found: Attribution, n_calls: int) -> list[Timed | Refused]:
-    """Return the verdict on each call of a window: its own, that on its flush, and the strays that ran in its time.
+    """Return the verdict on each call of a window: its own, on its flush, on strays, and on what overlaps a flush.
 
     A call's time goes from its flush to the next call's. A stray is blamed on that call, because it is most likely work
-    that its arm launched from another thread; a stray from before the first flush, on the first call.
+    that its arm launched from another thread; a stray from before the first flush, on the first call. A call that began
+    before its flush was over, or ended after the next one began, ran beside a flush on another stream: its caches, or
+    the next call's, were not cold.
     """
     flushes = [found.reserved[external_id(Role.FLUSH, place)] for place in range(n_calls)]
     starts = [(flush.start_ns, place) for place, flush in enumerate(flushes) if isinstance(flush, Timed)]
@@ -225,7 +243,42 @@ def judged(found: Attribution, n_calls: int) -> list[Timed | Refused]:
         if mine := strays.get(place):
             reason = f"{len(mine)} records without an id ran in its time, the first {mine[0].name or mine[0].kind}"
             verdicts[place] = Refused(fault=Fault.STRAY, reason=reason)
+        if overlap := _overlap(verdicts[place], flush, flushes[place + 1] if place + 1 < n_calls else None):
+            verdicts[place] = Refused(fault=Fault.OVERLAP, reason=f"{Fault.OVERLAP}: {overlap}")
     return verdicts
+
+
+def _overlap(call: Timed | Refused, flush: Timed | Refused, following: Timed | Refused | None) -> str:
+    if isinstance(call, Refused):
+        return ""
+    if isinstance(flush, Timed) and call.start_ns < flush.end_ns:
+        return f"it began {flush.end_ns - call.start_ns} ns before its flush was over"
+    if isinstance(following, Timed) and call.end_ns > following.start_ns:
+        return f"it ran on for {call.end_ns - following.start_ns} ns after the next flush had begun"
+    return ""
+
+
+def launches(call: Timed) -> Launches:
+    """Return what ``call`` launched."""
+    return tuple(sorted(Counter(call.names).items()))
+
+
+def usual(seen: Counter[Launches]) -> Launches:
+    """Return what an arm's calls launch most often; of sets that were seen equally often, the one with most in it."""
+    return max(seen, key=lambda one: (seen[one], sum(count for _, count in one)))
+
+
+def whole(call: Timed, expected: Launches) -> Timed | Refused:
+    """Return ``call``, or that it lacks records: it launched a part of what is ``expected`` of it, and nothing else.
+
+    CUPTI can lose a record without counting it as dropped. A call that launched something else as well did other work.
+    """
+    wanted, found = Counter(dict(expected)), Counter(call.names)
+    if not found < wanted:
+        return call
+    missing = wanted - found
+    of = f"{missing.total()} of the {wanted.total()} records that calls of its arm have"
+    return Refused(fault=Fault.LOST, reason=f"{Fault.LOST}: {of}, among them {min(missing)}")
 
 
 def cover_ns(enqueue_ns: int, records: Sequence[Record]) -> int:

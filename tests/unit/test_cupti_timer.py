@@ -1,5 +1,7 @@
 import dataclasses
+import itertools
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -14,12 +16,12 @@ from harness.arms import Prepared
 from harness.cupti_session import PINNED, CuptiSession
 from harness.errors import UsageError
 from harness.protocols.paired_groups import Measured, Session, measure
-from harness.protocols.regimes import Boost
+from harness.protocols.regimes import Boost, Sustained
 from harness.timers import TimedCall
 from harness.timers.cupti import COVER, CuptiTimer, cover_ns
 from harness.trace import Kind, Ledger, Record
 from tests.bench import QuietDevice, machine
-from tests.fake_cupti import FakeCupti, FakeGpu, hours_early, only, zeroed
+from tests.fake_cupti import FakeCupti, FakeGpu, Launched, hours_early, only, zeroed
 
 
 class Bench:
@@ -72,6 +74,29 @@ def test_every_call_is_flushed_after_its_idle_gap(bench: Bench) -> None:
     assert len(bench.gpu.covers) == 3
 
 
+def test_the_device_is_waited_for_before_every_call_in_boost_and_around_each_block_in_sustained(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A wait on a GPU resets the persisting lines of its L2.
+    log: list[str] = []
+    wait = bench.cupti.synchronize
+    monkeypatch.setattr(bench.cupti, "synchronize", lambda: (log.append("wait"), wait()))
+
+    def arm(name: str) -> TimedCall:
+        return TimedCall(arm=name, launch=lambda: (log.append(name), bench.cupti.launch(name, 500)), gap_ns=1000)
+
+    calls = [arm("a"), arm("b")]
+    bench.timer.measure(calls)
+    log.clear()
+
+    Boost(rounds=2).measure(calls, bench.timer, lambda: None)
+    assert log == ["wait", *["wait", "a", "wait", "b"] * 2, "wait"]
+    log.clear()
+
+    Sustained(block_ns=3000, min_call_ns=1).measure(calls, bench.timer, lambda: None)
+    assert log == ["wait", *["a"] * 3, "wait", "wait", *["b"] * 3, "wait"]
+
+
 def test_the_ledger_of_a_row_counts_every_record_and_names_the_kernels(bench: Bench) -> None:
     bench.timer.measure([bench.call("a", 2000), bench.call("b", 700, 300)])
 
@@ -96,6 +121,67 @@ def test_an_arm_that_launches_another_set_of_kernels_shows_both(bench: Bench) ->
     bench.timer.measure([bench.call("a", 2000, 2000)])
 
     assert bench.timer.ledger.kernels == {"a": ((("a", 1),), (("a", 2),))}
+
+
+def test_a_call_that_lost_some_of_its_records_is_not_timed_from_the_rest(bench: Bench) -> None:
+    call = bench.call("a", 7000, 7000, 7000)
+    bench.timer.measure([call, call])
+    bench.cupti.report = lose("a", 2)
+
+    partial, whole = bench.timer.measure([call, call])
+
+    assert math.isnan(partial.span_ns)
+    assert partial.reason == "lost: 1 of the 3 records that calls of its arm have, among them a"
+    assert whole.span_ns == 21_000
+    assert bench.timer.ledger.kernels == {"a": ((("a", 3),),)}
+    # Five calls of three kernels and their flushes, but for the record that is lost.
+    assert bench.timer.ledger.records == Ledger(seen=19, attributed=14, reserved=5, lost=1)
+
+
+def test_of_two_sets_seen_equally_often_the_smaller_is_the_one_that_lost_records(bench: Bench) -> None:
+    # Two launches a call: the calibration, which is no sample, loses one, and so does the last of three calls.
+    bench.cupti.report = lose("a", 1, 7)
+
+    samples = bench.timer.measure([bench.call("a", 7000, 7000)] * 3)
+
+    assert [s.span_ns for s in samples[:2]] == [14_000, 14_000]
+    assert samples[2].reason == "lost: 1 of the 2 records that calls of its arm have, among them a"
+
+
+def test_calls_that_launch_more_than_usual_or_other_kernels_stand_and_are_listed(bench: Bench) -> None:
+    usual, more = bench.call("a", 2000), bench.call("a", 2000, 2000)
+    other = TimedCall(arm="a", launch=lambda: bench.cupti.launch("b", 900))
+
+    samples = bench.timer.measure([usual, usual, more, other, usual])
+
+    assert [s.span_ns for s in samples] == [2000, 2000, 4000, 900, 2000]
+    assert bench.timer.ledger.kernels == {"a": ((("a", 1),), (("a", 2),), (("b", 1),))}
+
+
+def test_what_an_arm_usually_launches_is_learned_anew_in_each_row(bench: Bench) -> None:
+    bench.timer.measure([bench.call("a", 2000, 2000)])
+    bench.timer.start_row("another")
+
+    assert bench.timer.measure([bench.call("a", 2000)])[0].span_ns == 2000
+
+
+def test_a_call_on_another_stream_that_begins_within_its_flush_has_no_time(bench: Bench) -> None:
+    bench.cupti.report = only("b", lambda one: dataclasses.replace(one, start=one.start - 1))
+
+    samples = bench.timer.measure([bench.call(arm, 500) for arm in "abc"])
+
+    assert [s.reason for s in samples] == ["", "overlaps a flush: it began 1 ns before its flush was over", ""]
+
+
+def test_a_call_on_another_stream_that_runs_into_the_next_flush_has_no_time(bench: Bench) -> None:
+    bench.cupti.report = only("ac", lambda one: dataclasses.replace(one, end=one.end + 10_000))
+
+    samples = bench.timer.measure([bench.call(arm, 500) for arm in "abc"])
+
+    # The last call has no flush behind it.
+    assert [bool(s.reason) for s in samples] == [True, False, False]
+    assert re.fullmatch(r"overlaps a flush: it ran on for \d+ ns after the next flush had begun", samples[0].reason)
+    assert samples[2].span_ns == 10_500
 
 
 def test_kernels_launched_through_the_driver_api_are_timed(bench: Bench) -> None:
@@ -269,6 +355,12 @@ def test_a_covered_call_never_waits_for_a_steady_host(durations_ns: list[int], e
     assert 0 <= cover <= math.ceil(COVER * enqueue_ns)
 
 
+def lose(name: str, *which: int) -> Callable[[Launched], Launched | None]:
+    """Return a report that loses the records of these launches of ``name``, from 1."""
+    count = itertools.count(1)
+    return lambda launched: None if launched.name == name and next(count) in which else launched
+
+
 def group(bench: Bench, report: Callable[[], None], **arms: str) -> Measured:
     out = torch.empty(1)
 
@@ -321,6 +413,25 @@ def test_a_record_lost_once_costs_its_group_and_nothing_else(bench: Bench) -> No
     assert len(row.samples) == 12
     assert row.records["lost"] == 1
     assert row.kernels == {"a": (("a x 1",),), "b": (("b x 1",),)}
+
+
+def test_a_group_with_a_call_that_lost_some_of_its_records_is_measured_again(bench: Bench) -> None:
+    out = torch.empty(1)
+
+    def launch() -> torch.Tensor:
+        bench.cupti.launch("a", 1000)
+        bench.cupti.launch("a", 1000)
+        return out
+
+    # Four calls warm up untraced and one calibrates: the eleventh launch is the first of the first group.
+    bench.cupti.report = lose("a", 12)
+    session = Session(timer=bench.timer, device=bench.gpu, groups=6)
+
+    row = measure({"a": Prepared(launch=launch, out=out)}, Boost(rounds=1), session, floor_ns=1, case_id="row")
+
+    assert [d.reason for d in row.discarded] == ["lost: 1 of the 2 records that calls of its arm have, among them a"]
+    assert set(row.samples.span_ns) == {2000}
+    assert row.records["lost"] == 1
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> None:

@@ -168,7 +168,7 @@ def test_a_timer_that_loses_a_sample_is_an_error() -> None:
         )
 
 
-def clocked(clock_mhz: Callable[[int, str], int], states: list[GroupState] | None = None) -> Measured:
+def clocked(clock_mhz: Callable[[int, str], int | None], states: list[GroupState] | None = None) -> Measured:
     class Clocked(FunctionTimer):
         def measure(self, calls):  # type: ignore[no-untyped-def]
             first = self._index
@@ -201,6 +201,26 @@ def test_a_group_in_which_an_arms_clock_is_off_its_own_is_measured_again() -> No
     # The thirteenth and fourteenth call stand in for the third group's.
     assert row.samples.span_ns[4:6] == (1012, 1013)
     assert set(row.samples.clock_mhz) == {1980}
+
+
+def test_a_group_without_a_clock_does_not_switch_the_rule_off() -> None:
+    row = clocked(lambda index, arm: None if index == 1 else 1700 if index == 5 else 1980)
+
+    assert [(d.group, d.arm) for d in row.discarded] == [(2, "b")]
+    assert row.samples.clock_mhz[1] is None
+
+
+def test_one_clock_alone_is_off_nothing() -> None:
+    assert clocked(lambda index, arm: 1700 if index == 5 else None).discarded == ()
+
+
+def test_the_reason_names_the_median_of_the_other_groups() -> None:
+    # Of b: 1980, 1960, 1700 (the third group), 1940, 1970, 1950.
+    clocks = {1: 1980, 2: 1960, 5: 1700, 6: 1940, 9: 1970, 10: 1950}
+
+    row = clocked(lambda index, arm: clocks.get(index, 1960) if arm == "b" else 1900)
+
+    assert [d.reason for d in row.discarded] == ["clock 1700 MHz, 1960 MHz in the other groups"]
 
 
 def test_arms_that_differ_in_clock_by_nature_are_left_alone() -> None:

@@ -1,5 +1,6 @@
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -165,6 +166,31 @@ def test_a_record_that_came_twice_refuses_its_call() -> None:
 
     assert refused(found).reason == "reported twice: 1 of its 2 records"
     assert found.ledger == Ledger(seen=2, attributed=1, duplicates=1)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_launch_has_one_record_and_a_second_of_other_times_is_a_duplicate(kind: Kind) -> None:
+    first = Record(kind=kind, correlation_id=1, start_ns=10, end_ns=20, name="gemm")
+    for second in (replace(first, end_ns=21), replace(first, start_ns=30, end_ns=40)):
+        found = one_call(second, first)
+
+        assert refused(found).reason == "reported twice: 1 of its 2 records"
+        assert found.ledger == Ledger(seen=2, attributed=1, duplicates=1)
+
+
+def test_a_node_of_a_graph_runs_once_a_launch() -> None:
+    node = Record(kind=Kind.KERNEL, correlation_id=1, start_ns=10, end_ns=20, graph_node=101)
+
+    again = one_call(node, replace(node, start_ns=20, end_ns=30))
+    another = one_call(node, replace(node, start_ns=20, end_ns=30, graph_node=102))
+
+    assert refused(again).fault is Fault.DUPLICATE
+    assert timed(another).span_ns == 20
+
+
+def one_call(*records: Record) -> Attribution:
+    external = [Correlation(correlation_id=1, external_id=10)]
+    return attribute(records, external, [10], Window(start_ns=1, end_ns=100), dropped=0)
 
 
 def test_an_id_that_stands_twice_is_refused() -> None:
