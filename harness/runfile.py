@@ -13,7 +13,7 @@ from harness import result_files
 from harness.errors import RunFileError
 from harness.model.run import SCHEMA_VERSION, Run
 
-OPTIONAL = ("sources_sha256", "previous", "rates")
+OPTIONAL = ("sources_sha256", "previous", "rates", "sittings")
 """Keys that stand in a file only where there is something to say: older files have none of them."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import mul
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ from harness.kernels import Kernels, current
 from harness.machine import read_machine
 from harness.model.case import Case
 from harness.model.machine import Machine
-from harness.model.run import Previous, Row, Run, SuiteCount, row_key
+from harness.model.run import Previous, Row, Run, Sitting, SuiteCount, row_key
 from harness.pages.summary import summarise
 from harness.profile import RANGE, profile_call
 from harness.protocols.regimes import Regime
@@ -212,7 +213,7 @@ def _new_run(
     suites = "+".join(dict.fromkeys(case.suite for case in cases))
     return Run(
         run_id=run_id or f"{now:%Y%m%dT%H%M%SZ}-{suites}-{secrets.token_hex(2)}",
-        started=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        started=_utc(now),
         revision=kernels.revision,
         timer=timer.partition(":")[0],
         heading=bench.session.timer.heading,
@@ -227,6 +228,10 @@ def _new_run(
         sources_sha256=kernels.sha256,
         previous=previous,
     )
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _resumed(old: Run, plan: Run, cases: Sequence[Case], machine: Machine, *, floors: bool) -> Run:
@@ -278,13 +283,15 @@ def _measure(
     missing = {case: [r for r in regimes if row_key(r.name, case) not in done] for case in cases}
     left = [(case, in_regimes) for case, in_regimes in missing.items() if in_regimes]
     machine = run.machines.index(bench.session.device.machine)
-    start = time.monotonic_ns()
+    earlier, before, started, start = run.sittings, len(run.rows), _utc(datetime.now(UTC)), time.monotonic_ns()
     runfile.save(run, path)
     with _saved(path), RowProgress(len(left), Console(stderr=True), time.monotonic_ns) as progress:
         for index, (case, in_regimes) in enumerate(left):
             progress.begin(case.case_id)
             measured = measure_case(case, in_regimes, bench, machine=machine)
-            run = replace(run, rows=(*run.rows, *measured.rows))
+            rows = (*run.rows, *measured.rows)
+            sitting = Sitting(started=started, elapsed_ns=time.monotonic_ns() - start, rows=len(rows) - before)
+            run = replace(run, rows=rows, sittings=(*earlier, sitting))
             runfile.save(run, path)
             progress.end(case.case_id, measured.rows)
             if measured.device_lost:
@@ -318,12 +325,18 @@ def _closing(run: Run, path: Path, stopped: Stop | None) -> str:
 
 
 def cost(rows: Sequence[Row], elapsed_ns: int) -> str:
-    """Return how long the rows took, and the share of it in calls that count.
+    """Return how long the rows took, and the share of it in calls that count: busy time, where the timer sees it.
 
     The rest is flushes, idle gaps, checks, the settling third of each block, discarded groups and the host.
     """
-    counted_ns = sum(span * calls for r in rows for span, calls in zip(r.samples.span_ns, r.samples.calls, strict=True))
-    return f"took {elapsed_ns / 1e9:.0f} s, {counted_ns / max(1, elapsed_ns):.0%} of it in calls that count"
+    took = f"took {elapsed_ns / 1e9:.0f} s"
+    calls = [count for row in rows for count in row.samples.calls]
+    busy_ns = [busy for row in rows for busy in row.samples.busy_ns if busy is not None]
+    if calls and len(busy_ns) == len(calls):
+        share = sum(map(mul, busy_ns, calls)) / max(1, elapsed_ns)
+        return f"{took}; the GPU was busy with calls that count {share:.0%} of it"
+    span_ns = [span for row in rows for span in row.samples.span_ns]
+    return f"{took}, {sum(map(mul, span_ns, calls)) / max(1, elapsed_ns):.0%} of it in calls that count"
 
 
 def _failed(row: Row) -> bool:

@@ -20,8 +20,8 @@ METHOD_VERSION = 3
 """Version of how numbers come about. A change starts a new segment of history and is a commit of its own.
 
 2: sustained blocks of 0.4 s, before of 0.2 s; ``cuda_event`` covers 0.2 ms more than the host's enqueue time.
-3: in boost three rotations a group, before one; all arms of a group wait equally long for the host, and none waits
-within a block.
+3: in boost three rotations a group, before one, and all of its arms wait equally long for the host; in sustained an arm
+waits within its block only where its host is not ahead.
 """
 
 RATE_SAMPLES = 7
@@ -291,6 +291,30 @@ class Previous:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting:
+    """One time that the command ran: from the start, or from a ``--resume``, to the last row that it saved.
+
+    Attributes
+    ----------
+    started
+        UTC, ISO 8601, seconds.
+    elapsed_ns
+        Host time from the first of its rows to the last, which is in it; rates are measured before it.
+    rows
+        How many of the run's rows it measured; they follow those of the sitting before.
+    """
+
+    started: str
+    elapsed_ns: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        for name in ("elapsed_ns", "rows"):
+            if getattr(self, name) < 1:
+                raise RunFileError(f"{name} of a sitting must be >= 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Everything that one run recorded.
 
@@ -319,6 +343,8 @@ class Run:
         The other revision of ours, where one was loaded.
     rates
         One a machine that measured rows, where floors were asked for; else empty.
+    sittings
+        What the rows took; those before the first of them, in an older file, took nobody knows how long.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -339,6 +365,7 @@ class Run:
     sources_sha256: str = ""
     previous: Previous | None = None
     rates: tuple[Rates, ...] = ()
+    sittings: tuple[Sitting, ...] = ()
     rows: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
@@ -361,11 +388,16 @@ class Run:
         self._refuse_twice("machine of rates", [str(rates.machine) for rates in self.rates])
         for rates in self.rates:
             self._refuse_impossible_rates(rates)
+        if (timed := sum(sitting.rows for sitting in self.sittings)) > len(self.rows):
+            raise self._error(f"sittings must have at most the {len(self.rows)} rows of the run, got {timed}")
         for row in self.rows:
             self._refuse_impossible(row, names)
 
     def only(self, globs: Sequence[str]) -> Run:
-        """Return the run with those planned and measured rows whose name matches one of ``globs``."""
+        """Return the run with those planned and measured rows whose name matches one of ``globs``.
+
+        It has no sittings, which are of all rows.
+        """
 
         def keeps(key: str) -> bool:
             _regime, _suite, case_id = key.split("/", 2)
@@ -375,7 +407,8 @@ class Run:
         if previous:
             previous = replace(previous, controls=tuple(filter(keeps, previous.controls)))
         rows = tuple(row for row in self.rows if keeps(row_key(row.regime, row.case)))
-        return replace(self, planned=tuple(filter(keeps, self.planned)), rows=rows, previous=previous)
+        planned = tuple(filter(keeps, self.planned))
+        return replace(self, planned=planned, rows=rows, previous=previous, sittings=())
 
     def rates_of(self, machine: int) -> Rates | None:
         """Return the rates of the machine with this index; None where floors were not asked for."""

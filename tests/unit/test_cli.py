@@ -1,8 +1,10 @@
 """``cake-bench`` as its users call it: output, exit codes, files left behind."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from harness import runfile
 from harness.cli import _options, main
 from harness.cli.run import cost
 from harness.errors import UnknownName
+from harness.paths import data
 from tests.bench import FakeArm
 from tests.unit.test_runfile import small_run
 
@@ -265,6 +268,11 @@ def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys
     assert len(whole.rows) == 2
     assert whole.rows[0] == first.rows[0]
     assert whole.machines == first.machines
+    # What each took is kept; a sitting in which there was nothing left to measure is none.
+    assert [sitting.rows for sitting in whole.sittings] == [1, 1]
+    assert whole.sittings[0] == first.sittings[0]
+    assert cli(*run(*rows, "--resume", "reports/r.json")) == 0
+    assert runfile.load(Path("reports/r.json")).sittings == whole.sittings
 
 
 def test_resume_refuses_another_plan(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,6 +328,43 @@ def test_list_names_arms_with_why_not(cli: RunCli, capsys: pytest.CaptureFixture
     assert "absent: cannot do 4 of 4 rows of smoke: needs a GPU" in lines
 
 
+def run_of_each_profile_line(cli: RunCli, capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
+    """Return the ``cake-bench run`` of each line, which must find one row and one arm."""
+    assert cli("list", "profile", *words) == 0
+    lines = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    runs = [line[line.index("cake-bench") + 1 :] for line in lines]
+    for words_of_run in runs:
+        assert cli(*words_of_run, "--device", "cpu") == 2
+        # Of several rows or arms it would say that instead.
+        assert "--profile is for ncu and nsys, which need a CUDA device" in capsys.readouterr().err
+    return runs
+
+
+def test_list_profile_prints_the_shape_that_each_row_was_given_as(
+    cli: RunCli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = "E=2,M=6,N=16,K=8,dist=balanced,name=it's small"
+
+    first, second = run_of_each_profile_line(
+        cli, capsys, "--shape", odd, "--shape", SHAPE, "--op", "dX", "--arm", "fast"
+    )
+
+    of_both = ["--op", "dX", "--arm", "fast", "--profile"]
+    assert first == ["run", "--shape", odd, *of_both[:2], "--case", "dX it's small", *of_both[2:]]
+    assert second == ["run", "--shape", SHAPE, *of_both[:2], "--case", "dX E3 M8 N16 K8 balanced", *of_both[2:]]
+
+
+def test_list_profile_keeps_the_file_that_a_suite_is_in(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my shapes.yaml").write_bytes(data("shapes.yaml").read_bytes())
+    suite = ["--shapes", "my shapes.yaml", "--suite", "smoke"]
+
+    (found,) = run_of_each_profile_line(
+        cli, capsys, *suite, "--op", "dX", "--case", "gate_up E5 M777 bal", "--arm", "fast"
+    )
+
+    assert found[:5] == ["run", *suite]
+
+
 def test_list_names_everything(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli("list") == 0
 
@@ -362,3 +407,11 @@ def test_the_cost_of_a_run_says_what_share_counts() -> None:
     # 1000 + 1010 ns of one call each, of 4020 ns.
     assert cost([row], 4020) == "took 0 s, 50% of it in calls that count"
     assert cost([], 0) == "took 0 s, 0% of it in calls that count"
+
+
+def test_the_cost_of_a_run_on_a_gpu_says_how_long_it_was_busy() -> None:
+    row = small_run().rows[0]
+    samples = replace(row.samples, busy_ns=(900, 605), calls=(1, 3))
+
+    # 900 + 3 x 605 of 5430 ns.
+    assert cost([replace(row, samples=samples)], 5430) == "took 0 s; the GPU was busy with calls that count 50% of it"

@@ -19,6 +19,7 @@ from harness.model.run import (
     Rates,
     Row,
     Run,
+    Sitting,
     SuiteCount,
     row_key,
 )
@@ -192,9 +193,37 @@ def test_rows_of_a_machine_without_rates_are_refused_where_another_has_them() ->
         replace(two, rows=(run.rows[0], replace(run.rows[1], machine=1)))
 
 
+def with_sittings(*rows: int) -> Run:
+    sittings = tuple(Sitting(started="2026-01-02T03:04:05Z", elapsed_ns=10**9, rows=count) for count in rows)
+    return replace(with_rates(), sittings=sittings)
+
+
+def test_sittings_read_back_equal_and_the_first_rows_of_an_older_file_may_have_none() -> None:
+    for run in (with_sittings(1, 1), with_sittings(1)):
+        assert runfile.loads(runfile.dumps(run), "x.json") == run
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sittings__0__rows": 2}, "sittings must have at most the 2 rows of the run, got 3"),
+        ({"sittings__0__rows": 0}, "rows of a sitting must be >= 1, got 0"),
+        ({"sittings__1__elapsed_ns": 0}, "elapsed_ns of a sitting must be >= 1, got 0"),
+        ({"sittings": []}, "the file has the unknown key 'sittings'"),
+    ],
+)
+def test_sittings_that_cannot_have_been_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(RunFileError, match=message):
+        runfile.loads(edited(with_sittings(1, 1), **changes), "x.json")
+
+
+def test_a_part_of_a_run_has_no_sittings() -> None:
+    assert with_sittings(1, 1).only(["fwd *"]).sittings == ()
+
+
 def test_optional_keys_stand_only_where_there_is_something_to_say() -> None:
     assert not set(runfile.OPTIONAL) & json.loads(runfile.dumps(small_run())).keys()
-    assert set(runfile.OPTIONAL) < json.loads(runfile.dumps(with_rates())).keys()
+    assert set(runfile.OPTIONAL) < json.loads(runfile.dumps(with_sittings(1, 1))).keys()
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
