@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -54,9 +54,14 @@ def profile_call(
         wait()
 
 
-def ncu_line(case: Case, arm: str) -> str:
-    """Return the command that profiles one call of ``arm`` on ``case`` with Nsight Compute, clocks left alone."""
-    suite = ["--suite", case.suite] if case.suite != "adhoc" else ["--shape", "SPEC"]
-    run = ["cake-bench", "run", *suite, "--op", case.op, "--case", case.case_id, "--arm", arm, "--profile"]
+def ncu_line(case: Case, arm: str, rows: Sequence[str]) -> str:
+    """Return the command that profiles one call of ``arm`` on ``case`` with Nsight Compute, clocks left alone.
+
+    Parameters
+    ----------
+    rows
+        The options of ``cake-bench run`` that name the suite or the shape of the case.
+    """
+    run = ["cake-bench", "run", *rows, "--op", case.op, "--case", case.case_id, "--arm", arm, "--profile"]
     ncu = ["ncu", "--clock-control", "none", "--set", "full", "--nvtx", "--nvtx-include", f"{RANGE}/"]
     return shlex.join([*ncu, *run])

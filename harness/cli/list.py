@@ -10,9 +10,10 @@ from harness import arms as arm_files
 from harness import cases as case_rules
 from harness import devices, timers
 from harness.arms import refusal
-from harness.cli._options import Selection, read_shapes, select_arms, select_cases, selection
+from harness.cli._options import Selection, read_shapes, select_arms, select_cases, selection, split_ops
 from harness.errors import ExitCode
 from harness.machine import read_machine
+from harness.model.case import Case
 from harness.model.machine import Machine
 from harness.profile import ncu_line
 from harness.shapes import Shapes
@@ -69,12 +70,22 @@ def _lines(what: str, shapes: Shapes, machine: Machine, chosen: Selection) -> li
         ]
     if what == "profile":
         cases, _ = select_cases(shapes, chosen)
-        return [ncu_line(case, arm.info.name) for case in cases for arm in select_arms(chosen.arms)]
+        found = [(case, _rows_of(case, chosen)) for case in cases]
+        return [ncu_line(case, arm.info.name, rows) for case, rows in found for arm in select_arms(chosen.arms)]
     if what == "arms":
         return _arm_lines(shapes, machine, chosen)
     if what == "timers":
         return [f"{name}: {timers.why_not(name, machine.device) or 'can be used here'}" for name in timers.names()]
     return _program_lines()
+
+
+def _rows_of(case: Case, chosen: Selection) -> list[str]:
+    """Return the options that give the case's suite, with its file, or the shape that it was given as."""
+    if case.suite == case_rules.ADHOC:
+        ops = split_ops(chosen.ops) or None
+        spec = next(spec for spec in chosen.adhoc if case in case_rules.adhoc(spec, ops))
+        return ["--shape", spec]
+    return [*(["--shapes", str(chosen.shapes_file)] if chosen.shapes_file else []), "--suite", case.suite]
 
 
 def _suite_line(shapes: Shapes, suite: str) -> str:

@@ -53,7 +53,7 @@ def test_a_wrong_or_unable_arm_is_not_profiled() -> None:
 
 
 def test_the_ncu_line_names_the_range_the_row_and_the_arm_and_leaves_clocks_alone() -> None:
-    words = shlex.split(ncu_line(small_case(), "cublas_loop"))
+    words = shlex.split(ncu_line(small_case(), "cublas_loop", ["--suite", "test"]))
 
     assert words[:3] == ["ncu", "--clock-control", "none"]
     assert words[words.index("--nvtx-include") + 1] == "cake-bench call/"
