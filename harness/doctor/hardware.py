@@ -30,6 +30,9 @@ class Driver(Monitor, Protocol):
     def settings(self) -> dict[str, str]:
         """Return what the GPU is set to."""
 
+    def max_clock_mhz(self) -> int:
+        """Return the highest SM clock that the board can have."""
+
 
 class Reader(Protocol):
     """A kernel that reads a buffer; :class:`harness.probe.ReadFlush`."""

@@ -38,6 +38,8 @@ class Load:
         By which the counter of energy went up meanwhile.
     light_states, light_probe_mhz
         The same of the wait after the load.
+    max_clock_mhz
+        The highest SM clock that the board can have, as the driver says it.
     """
 
     rest: GroupState
@@ -47,6 +49,7 @@ class Load:
     duration_ns: int
     light_states: tuple[GroupState, ...]
     light_probe_mhz: int | None
+    max_clock_mhz: int
 
 
 def read_load(gpu: Gpu, sleep: Callable[[float], None] = time.sleep) -> Load:
@@ -94,4 +97,5 @@ def read_load(gpu: Gpu, sleep: Callable[[float], None] = time.sleep) -> Load:
         duration_ns=duration_ns,
         light_states=light_states,
         light_probe_mhz=ring.clock_mhz(light_before, light_after),
+        max_clock_mhz=driver.max_clock_mhz(),
     )

@@ -61,6 +61,9 @@ class FakeDriver:
         self.throttle: tuple[str, ...] = ("power cap",)
         self.clock_mhz = CLOCK_MHZ
 
+    def max_clock_mhz(self) -> int:
+        return CLOCK_MHZ
+
     def state(self) -> GroupState:
         return GroupState(clock_mhz=self.clock_mhz, power_w=650.0, temperature_c=60, throttle=self.throttle)
 

@@ -68,6 +68,7 @@ def load(**others: Any) -> Load:
         "duration_ns": 1_000_000_000,
         "light_states": (state(1980, throttle=()), state(1980, throttle=())),
         "light_probe_mhz": 1979,
+        "max_clock_mhz": 1980,
     }
     return Load(**sound | others)
 
@@ -113,6 +114,7 @@ SOUND: dict[str, Any] = {
         filled=Filling(span_ns=95_000, busy_ns=61_000, cover_ns=1_290_000),
     ),
     "clocks": load(),
+    "clock not locked": load(),
     "thermal state": load(),
     "A/A fwd": floor("fwd down E4 M112576 bal", 1.0004, 0.9978),
     "A/A dW": floor("dW gate_up E4 M112576 bal", 0.9991, 1.0049),
@@ -146,6 +148,7 @@ SICK: dict[str, Any] = {
         filled=Filling(span_ns=870_000, busy_ns=61_000, cover_ns=0),
     ),
     "clocks": load(probe_mhz=1980, energy_mj=0),
+    "clock not locked": load(light_states=(state(1410, throttle=()), state(1410, throttle=())), light_probe_mhz=1409),
     "thermal state": load(states=(state(), state(temperature_c=88, throttle=("power cap", "hardware thermal")))),
     "A/A fwd": floor("fwd down E4 M112576 bal", 1.0061, 0.9978),
     "A/A dW": AaFloor(

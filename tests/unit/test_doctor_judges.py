@@ -16,6 +16,7 @@ from harness.doctor import (
     cupti_live,
     known_duration,
     l2,
+    locked,
     newest,
     prefill,
     processes,
@@ -127,6 +128,22 @@ def test_an_energy_counter_that_stands_still_fails_and_so_does_a_clock_of_zero()
     assert clocks.judge(load(energy_mj=0)).status == "FAIL"
     assert clocks.judge(load(states=(state(0),))).status == "FAIL"
     assert clocks.judge(load(light_states=(state(0),))).status == "FAIL"
+
+
+@pytest.mark.parametrize(("clock_mhz", "status"), [(1980, "ok"), (1782, "ok"), (1781, "FAIL"), (0, "FAIL")])
+def test_a_clock_that_stays_low_under_a_light_load_is_locked(clock_mhz: int, status: str) -> None:
+    light = (state(clock_mhz, throttle=()), state(clock_mhz, throttle=("application clocks",)))
+
+    assert locked.judge(load(light_states=light)).status == status
+
+
+@pytest.mark.parametrize("reason", ["power cap", *ABNORMAL])
+def test_a_clock_that_power_or_heat_holds_down_is_a_note(reason: str) -> None:
+    finding = locked.judge(load(light_states=(state(1410, throttle=(reason,)), state(1410, throttle=()))))
+
+    assert finding.status == "note"
+    assert finding.measured == f"light load: 1410 MHz of at most 1980 MHz; held down by power or heat: {reason}"
+    assert locked.judge(load(light_states=(state(1980, throttle=(reason,)),))).status == "ok"
 
 
 @pytest.mark.parametrize("reason", THROTTLE_REASONS.values())

@@ -235,6 +235,7 @@ def test_the_whole_list_runs_in_order_and_holds_on_a_sound_gpu(
         ("flush reads only", "ok"),
         ("queue pre-fill", "ok"),
         ("clocks", "ok"),
+        ("clock not locked", "ok"),
         ("thermal state", "ok"),
         ("A/A fwd", "note"),
         ("A/A dW", "note"),
