@@ -97,6 +97,29 @@ def test_another_tensor_than_the_given_output_is_refused() -> None:
     assert "another tensor" in check_arms(case, operands, {"copies": copies}, seed=0)["copies"].failure
 
 
+@pytest.mark.parametrize("op", ["fwd", "dX", "dW"])
+def test_rows_past_the_last_offset_count_neither_in_flops_nor_in_bytes_nor_in_the_comparison(op: str) -> None:
+    # pytorch/pytorch#172439, #154557, #193633: of rows past offs[-1] nothing is read, and what they hold is nobody's.
+    case, tail = small_case(op, sizes=(162, 0, 2577, 446, 0, 83)), 40
+    exact = make_operands(case, seed=0, device=torch.device("cpu"))
+
+    def longer(tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else torch.cat([tensor, torch.full((tail, tensor.shape[1]), math.nan).bfloat16()])
+
+    operands = replace(exact, x=longer(exact.x), g=longer(exact.g))
+    right = FakeArm("right").prepare(case, exact).launch()
+    within = right.clone() if op == "dW" else longer(right)[: case.shape.M]  # type: ignore[index]
+
+    (found,) = check_arms(case, operands, {"a": Prepared(launch=lambda: within, out=None)}, seed=0).values()
+
+    # N 16, K 8; sizes sum to 3268 in four live groups.
+    x, w, g = 2 * 3268 * 8, 2 * 16 * 8, 2 * 3268 * 16
+    assert case.flops == 2 * 3268 * 16 * 8
+    assert case.min_bytes == {"fwd": x + 4 * w + g, "dX": g + 4 * w + x, "dW": g + x + 6 * w}[op]
+    assert found.failure == ""
+    assert found.check == check_arms(case, exact, {"a": Prepared(launch=right.clone, out=None)}, seed=0)["a"].check
+
+
 def test_all_groups_empty_leaves_nothing_to_compare_but_zeros() -> None:
     assert verdict(FakeArm("right"), "fwd", sizes=(0, 0)).failure == ""
     assert verdict(FakeArm("right"), "dW", sizes=(0, 0)).failure == ""

@@ -1,6 +1,7 @@
 """The clock between two probes, and probe.cu itself, without a GPU."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,6 +106,12 @@ def test_a_spin_out_of_range_is_refused(ns: int) -> None:
 def test_a_flush_reads_at_least_once() -> None:
     with pytest.raises(ValueError, match="repeat must be in"):
         ReadFlush(torch.device("cuda", 0)).launch(repeat=0)
+
+
+def test_a_flush_reads_at_least_four_times_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "facts", lambda index: SimpleNamespace(l2_bytes=60 << 20))
+
+    assert ReadFlush(torch.device("cuda", 0)).num_bytes >= 4 * (60 << 20)
 
 
 @pytest.mark.parametrize("num_bytes", [0, 17])

@@ -53,6 +53,15 @@ def test_a_block_is_back_to_back_and_as_long_as_asked() -> None:
     assert {c.gap_ns for asked in timer.asked for c in asked} == {0}
 
 
+def test_a_block_lasts_as_long_as_the_study_of_its_length_found() -> None:
+    # docs/measuring.md: the shortest whose ratio and range are those of 0.8 s.
+    timer = Recorder()
+
+    Sustained().measure([call("a", 4_000_000)], timer, lambda: None)
+
+    assert len(timer.asked[0]) * 4_000_000 == 400_000_000
+
+
 @pytest.mark.parametrize(("enqueue_ns", "waits"), [(5, [5, 0, 0, 0]), (6, [6, 6, 6, 6])])
 def test_within_a_block_only_a_host_that_is_not_clearly_ahead_is_waited_for(enqueue_ns: int, waits: list[int]) -> None:
     timer = Recorder()
