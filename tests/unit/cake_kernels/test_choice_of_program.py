@@ -361,20 +361,14 @@ def test_on_a_cpu_any_address_and_stride_will_do():
     assert grouped_gemm.forward(x, w, offs).shape == (6, 5)
 
 
-@pytest.fixture
-def deterministic_algorithms():
-    yield torch.use_deterministic_algorithms
-    torch.use_deterministic_algorithms(False)
-
-
 @pytest.mark.parametrize("warn_only", [False, True])
-def test_wgrad_of_a_free_order_heeds_torchs_switch(gpu, monkeypatch, deterministic_algorithms, warn_only):
+def test_wgrad_of_a_free_order_heeds_torchs_switch(gpu, monkeypatch, torchs_switch, warn_only):
     has(monkeypatch, *(gpu.program(op, variant="nondet") for op in ("fwd", "dgrad", "wgrad")))
     x, g, w, offs = on_cuda(6, 8), on_cuda(6, 16), on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32)
     y, dx, dw = on_cuda(6, 16), on_cuda(6, 8), on_cuda(2, 16, 8)
     grouped_gemm.wgrad(g, x, offs, out=dw, deterministic=False)
 
-    deterministic_algorithms(True, warn_only=warn_only)
+    torchs_switch(True, warn_only=warn_only)
     message = (
         r"^wgrad\(deterministic=False\) must not run under torch.use_deterministic_algorithms\(True\), since the order"
     )

@@ -152,20 +152,14 @@ def test_what_no_program_could_address_is_refused_before_anything_stands_in(mach
         grouped_mm(x, on_cuda(3, 24, 16, begin=1), offs)
 
 
-@pytest.fixture
-def deterministic_algorithms():
-    yield torch.use_deterministic_algorithms
-    torch.use_deterministic_algorithms(False)
-
-
 @pytest.mark.parametrize("warn_only", [False, True])
-def test_a_nondeterministic_program_heeds_torchs_switch(machine, monkeypatch, deterministic_algorithms, warn_only):
+def test_a_nondeterministic_program_heeds_torchs_switch(machine, monkeypatch, torchs_switch, warn_only):
     has(monkeypatch, machine.program("fwd"), machine.program("fwd", variant="nondet"))
     _, x, w, offs = leaves()
     grouped_mm(x, w, offs, deterministic=False)
     assert len(machine.launched) == 1
 
-    deterministic_algorithms(True, warn_only=warn_only)
+    torchs_switch(True, warn_only=warn_only)
     expectation = (
         pytest.warns(UserWarning, match="order of a sum") if warn_only else pytest.raises(NondeterministicError)
     )
