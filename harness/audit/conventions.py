@@ -28,8 +28,9 @@ class Conventions:
     unrounded_counts
         "means and counts use unrounded ratios": a row printed as 1.000 may count as below 1.0.
     printed_counts
-        Its counts are of printed rows: it says so, or one of them is although rows of 1.000 could have made it another.
-        Where neither this nor the last is so, a count that either reading gives is not held against the page.
+        Its counts are of printed rows: it says so, or as many of them are, although rows of 1.000 could have made them
+        others, as only unrounded ratios explain. Where neither this nor the last is so, a count that either reading
+        gives is not held against the page.
     first_six
         Spreads are of a row's first six ratios, so that a printed [min, max] over more groups does not give them.
     groups

@@ -104,18 +104,24 @@ def counts_said(line: Said, page: Published, rules: Conventions) -> Iterator[Cla
     yield from _measured(line, page)
 
 
-def shows_printed_counts(line: Said, page: Published, rules: Conventions) -> bool:
-    """Return whether a count of the line is that of the printed rows although rows of 1.000 might have changed it."""
-    counts = [
-        _sides(found, rows, column)
-        for found, is_plain in _found(line, page)
-        if is_plain and (column := line.named(found.start(), found.end(), page).column) and not rules.selection
-        for rows in _fitting(line, found, page, column)
-    ]
-    return any(
-        sides and all(side.stated == len(side.as_printed) for side in sides) and any(side.near for side in sides)
-        for sides in counts
-    )
+def readings(line: Said, page: Published, rules: Conventions) -> tuple[int, int]:
+    """Return how many counts of the line speak for printed rows, and how many for unrounded ratios.
+
+    The first are the printed rows' although rows of 1.000 could have made them others; the second are what unrounded
+    ratios can give, and printed ones do not.
+    """
+    shown = needed = 0
+    for found, is_plain in _found(line, page):
+        column = line.named(found.start(), found.end(), page).column
+        if not is_plain or not column or rules.selection:
+            continue
+        counts = [sides for rows in _fitting(line, found, page, column) if (sides := _sides(found, rows, column))]
+        printed = [sides for sides in counts if all(side.stated == len(side.as_printed) for side in sides)]
+        if printed:
+            shown += any(side.near for sides in printed for side in sides)
+        else:
+            needed += any(all(side.low <= side.stated <= side.high for side in sides) for sides in counts)
+    return shown, needed
 
 
 def _found(line: Said, page: Published) -> Iterator[tuple[re.Match[str], bool]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, judged, unchecked
 from harness.audit.labels import short
 from harness.audit.printed import NUMBER, Printed, printed
-from harness.audit.scope import NAME, Claim, Said, claim, scopes
+from harness.audit.scope import NAME, Claim, Named, Said, claim, scopes
 from harness.audit.tables import Published, Row
 
 _LOW = ("lowest", "smallest", "worst", "slowest", "least", "below", "under")
@@ -59,7 +59,7 @@ def lists_said(line: Said, page: Published, rules: Conventions) -> Iterator[Clai
     entry = re.compile(rf"(?P<name>{known}){_WITH}{_ALONE}")
     for found in found_intros:
         items, end = _items(line.text, found.end(), entry, names)
-        column = line.named(found.start(), found.end(), page).column
+        column = _about(line, found, page).column
         why = "it is hedged or negated" if line.doubted(found.start()) else ""
         why = why or ("the page's rows are a selection" if rules.selection else "")
         why = why or ("cells of its rows cannot be read" if any(column in row.unread for row in page.rows) else "")
@@ -70,6 +70,13 @@ def lists_said(line: Said, page: Published, rules: Conventions) -> Iterator[Clai
             )
         elif items:
             yield claim([(found.start(), end)], _list(line, found, items, page, names))
+
+
+def _about(line: Said, found: re.Match[str], page: Published) -> Named:
+    """Return what a list is about: a GPU in one of its items is that row's alone."""
+    named = line.named(found.start(), found.end(), page)
+    gpu = line.named(found.start(), found.end(), page, is_list=True)
+    return replace(named, gpu=gpu.gpu, is_carried=gpu.is_carried)
 
 
 def _names(page: Published) -> dict[str, list[Row]]:
@@ -120,7 +127,7 @@ def _shape(name: str) -> str:
 def _list(
     line: Said, found: re.Match[str], items: Sequence[_Item], page: Published, names: dict[str, list[Row]]
 ) -> Iterator[Finding]:
-    named = line.named(found.start(), found.end(), page)
+    named = _about(line, found, page)
     kind = "lowest" if found["what"] and re.fullmatch(_LOSSES, found["what"]) else found["kind"] or found["side"]
     intro = line.text[found.start() : found.end()].strip()
     if not named.column:

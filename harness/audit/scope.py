@@ -44,11 +44,15 @@ class Mention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What is named last so far: a baseline, a GPU, a regime; empty where none is."""
+    """What is named last so far: a baseline, a GPU, a regime; empty where none is.
+
+    ``is_carried``: the GPU was named in another sentence, so that a claim may be of all of them.
+    """
 
     column: str = ""
     gpu: str = ""
     regime: str = ""
+    is_carried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +91,11 @@ class Said:
     regimes: tuple[Mention, ...]
     ops: tuple[Mention, ...]
 
-    def named(self, start: int, end: int, page: Published) -> Named:
-        """Return what the claim at ``start:end`` is about."""
+    def named(self, start: int, end: int, page: Published, *, is_list: bool = False) -> Named:
+        """Return what the claim at ``start:end`` is about; of a list, what follows is its rows'."""
         left, right = self._clause(start, end)
+        if is_list:
+            right = end
 
         def pick(mentions: tuple[Mention, ...], before: str) -> str:
             inside = [m.name for m in mentions if start <= m.start < end]
@@ -106,6 +112,7 @@ class Said:
             column=pick(self.columns, self.before.column) or only,
             gpu=pick(self.gpus, self.before.gpu),
             regime=pick(self.regimes, self.before.regime),
+            is_carried=not any(left <= m.start < right for m in self.gpus),
         )
 
     def ops_before(self, start: int) -> set[str]:
@@ -155,7 +162,8 @@ def said(document: Document, page: Published) -> Iterator[Said]:
     for block in _unwrapped(document):
         text = block.text.lower()
         found = {what: tuple(finder(text)) for what, finder in find.items()}
-        last = Named(**{what: mentions[-1].name for what, mentions in found.items() if mentions})
+        names = {what: mentions[-1].name for what, mentions in found.items() if mentions}
+        last = Named(column=names.get("column", ""), gpu=names.get("gpu", ""), regime=names.get("regime", ""))
         if block.level:
             headings = [(level, named) for level, named in headings if level < block.level]
             outer = headings[-1][1] if headings else Named()
@@ -212,14 +220,20 @@ def _blanked(text: str, mentions: Collection[Mention], *, by: str = " ") -> str:
 def scopes(page: Published, named: Named, ops: Collection[str] = ()) -> list[list[Row]]:
     """Return the sets of rows that a claim may be of: those of the place it names; without one all, or each place.
 
-    ``ops`` are operations named before it: it may be of theirs alone.
+    Of a GPU that another sentence names it may be, and of all. ``ops`` are operations named before it: it may be of
+    theirs alone.
     """
-    rows = [row for row in page.rows if named.gpu in ("", row.place.gpu) and named.regime in ("", row.place.regime)]
+    gpus = [named.gpu, ""] if named.gpu and named.is_carried else [named.gpu]
+    found = [rows for gpu in gpus for rows in _with_places(page, gpu, named.regime)]
+    return found + [[row for row in of_place if row.op in ops] for of_place in found if ops]
+
+
+def _with_places(page: Published, gpu: str, regime: str) -> list[list[Row]]:
+    rows = [row for row in page.rows if gpu in ("", row.place.gpu) and regime in ("", row.place.regime)]
     places: dict[Place, list[Row]] = {}
     for row in rows:
         places.setdefault(row.place, []).append(row)
-    found = [rows, *places.values()] if len(places) > 1 else [rows]
-    return found + [[row for row in of_place if row.op in ops] for of_place in found if ops]
+    return [rows, *places.values()] if len(places) > 1 else [rows]
 
 
 def _with(outer: Named, inner: Named) -> Named:

@@ -15,7 +15,7 @@ from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, unchecked
 from harness.audit.markdown import Document
 from harness.audit.results import results
-from harness.audit.said_counts import counts_said, shows_printed_counts
+from harness.audit.said_counts import counts_said, readings
 from harness.audit.said_lists import lists_said
 from harness.audit.said_means import means_said
 from harness.audit.said_spreads import spreads_said
@@ -50,8 +50,9 @@ def sentence_findings(document: Document, page: Published, rules: Conventions) -
     """Yield what holds and what does not in the page's sentences."""
     lines = list(said(document, page))
     readable = [line for line in lines if not line.line.level and not _LONG.search(line.text)]
-    printed = rules.printed_counts or any(shows_printed_counts(line, page, rules) for line in readable)
-    rules = replace(rules, printed_counts=printed)
+    found = [readings(line, page, rules) for line in readable]
+    shown, needed = sum(one for one, _ in found), sum(other for _, other in found)
+    rules = replace(rules, printed_counts=rules.printed_counts or (shown > 0 and shown >= needed))
     unread: list[_Unread] = []
     for line in lines:
         claims = list(_claims(line, page, rules)) if line in readable else []

@@ -54,3 +54,19 @@ def test_a_count_that_rounding_explains_is_flagged_where_nothing_shows_how_the_p
     assert kinds(stated, Grade.CONTRADICTS) == ["count of rows"]
     assert kinds(audit(COUNTS.format(1)), Grade.UNCHECKED) == []
     assert kinds(audit(COUNTS.format(4)), Grade.CONTRADICTS) == ["count of rows"]
+
+
+def test_one_count_of_printed_rows_does_not_outweigh_two_that_only_unrounded_ratios_give() -> None:
+    def judged(of_all: int, of_fwd: int, of_d_x: int) -> Audit:
+        fwd, d_x = (
+            f"{of_fwd} of the 3 fwd rows are below 1.0 vs torch.",
+            f"{of_d_x} of the 1 dX rows are below 1.0 vs torch.",
+        )
+        return audit(f"{COUNTS.format(of_all)}\n{fwd}\n\n{d_x}\n")
+
+    outweighed = judged(1, 2, 1)
+
+    assert kinds(judged(1, 1, 0), Grade.UNCHECKED) == []
+    assert kinds(judged(1, 2, 0), Grade.CONTRADICTS) == ["count of rows"]
+    assert kinds(outweighed, Grade.CONTRADICTS) == []
+    assert kinds(outweighed, Grade.UNCHECKED) == ["count of rows", "count of rows"]

@@ -244,3 +244,37 @@ def test_a_page_none_of_whose_geomeans_could_be_checked_does_not_plainly_agree(
     assert main(["audit", str(path)]) == 0
 
     assert "but NOT ONE of its 2 lines of geomeans could be checked" in capsys.readouterr().out.splitlines()[-1]
+
+
+TWO_GPUS = """Measured on H200 and B200.
+
+Speedup vs torch: {count} of the 4 rows are below 1.0; the lowest are B200 fwd a bal 0.800 and H200 fwd b bal {second}.
+
+{before}
+
+The median of 6 groups; vs torch, {on_one} of the 2 rows are below 1.0 on H200.
+
+| GPU | operation | rows | count | speedup vs torch |
+|---|---|---|---|---|
+| H200 | fwd | bal | 2 | 0.995 |
+| B200 | fwd | bal | 2 | 0.980 |
+
+| GPU | row | operation | speedup vs torch |
+|---|---|---|---|
+| H200 | a bal | fwd | 1.100 |
+| H200 | b bal | fwd | 0.900 |
+| B200 | a bal | fwd | 0.800 |
+| B200 | b bal | fwd | 1.200 |
+"""
+
+
+@pytest.mark.parametrize("before", ["", "On B200 the clock was low."])
+def test_a_gpu_that_another_sentence_or_an_item_of_a_list_names_does_not_narrow_a_claim(before: str) -> None:
+    def judged(count: int = 2, second: str = "0.900", on_one: int = 1) -> list[str]:
+        page = TWO_GPUS.format(before=before, count=count, second=second, on_one=on_one)
+        return kinds(audit(page), Grade.CONTRADICTS)
+
+    assert judged() == []
+    assert judged(count=1) == ["count of rows"]
+    assert judged(second="0.950") == ["row in a list"]
+    assert judged(on_one=2) == ["count of rows"]
