@@ -248,8 +248,10 @@ def _new_run(plan: Plan, run_id: str | None, named_revision: str | None) -> Roun
 
 
 def _resumed(old: RoundsRun, begun: RoundsRun) -> RoundsRun:
-    """Return ``old`` after asking that it is the run that this command would have begun."""
+    """Return ``old`` after asking that it is the run that this command would have begun, be it with another limit."""
     for name in Plan.model_fields:
+        if name == "round_limit_ns":  # whoever goes on after a hang may want a longer one
+            continue
         if getattr(old.plan, name) != getattr(begun.plan, name):
             raise UsageError(
                 f"--resume: {name} of run {old.run_id} differs from this command's; give the command that began it"
@@ -260,7 +262,7 @@ def _resumed(old: RoundsRun, begun: RoundsRun) -> RoundsRun:
                 f"--resume: {name} of run {old.run_id} is {getattr(old, name)}, here it is {getattr(begun, name)};"
                 " run anew"
             )
-    return old
+    return old.model_copy(update={"plan": begun.plan})
 
 
 def _play(run: RoundsRun, setting: Setting, path: Path, max_failures: int) -> RoundsRun:

@@ -153,8 +153,10 @@ def test_a_rank_that_dies_under_torchrun_is_named_no_process_is_left_and_resume_
     assert len(signed) == 2
     assert [pid for pid in signed if not gone(pid)] == []
 
-    assert main(["rounds", "run", *CASE, "--device", "cpu", *words, "--resume", str(path)]) == 0
+    resumed = ["--round-limit", "77s", "--resume", str(path)]
+    assert main(["rounds", "run", *CASE, "--device", "cpu", *words, *resumed]) == 0
     again = file.load(path)
+    assert again.plan.round_limit_ns == 77_000_000_000
     assert [(r.index, bool(r.failure)) for r in again.rounds] == [(0, True), (0, False), (1, False)]
     assert main(["rounds", "report", str(path)]) == 0
     assert f"- round 0: {failure}; measured again" in capsys.readouterr().out
