@@ -77,7 +77,8 @@ class CubinCache:
         path = self.folder / f"{key}.cubin"
         stored: Compiled | None = None
         with suppress(OSError):  # a file that cannot be read is absent; if it cannot be replaced either, _write says so
-            stored = _decode(key, path.read_bytes())
+            if path.is_file():  # a pipe would keep its reader waiting
+                stored = _decode(key, path.read_bytes())
         if stored is not None:
             return Cached(compiled=stored, not_on_disk=None)
         made = make()

@@ -4,7 +4,7 @@
 
     CakeError
     ├── ArgumentError      (also a ValueError) an argument breaks a rule of the contract; nothing was written
-    ├── NoProgramError     no program of this version can do the call; the message has each program's reason
+    ├── NoProgramError     (also a ValueError) no program of this version can do the call; the message has each program's reason
     ├── ProgramFileError   a program's file exists and fails to import, or holds no program of its name
     ├── CompileError       CUDA C++ is refused; the message has the source's path and the compiler's log
     ├── ToolchainMissingError   NVRTC or cuda-bindings is not installed
@@ -22,8 +22,8 @@ class ArgumentError(CakeError, ValueError):
     """An argument breaks a rule; the message says its name, the rule, the value and the next step."""
 
 
-class NoProgramError(CakeError):
-    """No program of this version can do the call."""
+class NoProgramError(CakeError, ValueError):
+    """No program of this version can do the call, for its sizes, its dtypes or its device."""
 
 
 class ProgramFileError(CakeError):

@@ -1,15 +1,17 @@
 """The cache on disk: what is stored, what is refused, what happens where nothing can be written."""
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from cake_kernels import cubin_cache
-from cake_kernels.cubin_cache import Compiled, CubinCache, cache_folder
+from cake_kernels.cubin_cache import Cached, Compiled, CubinCache, cache_folder
 
 KEY = "a" * 64
 OTHER_KEY = "b" * 64
@@ -90,6 +92,19 @@ def test_a_folder_in_the_place_of_the_file_costs_the_disk_and_not_the_result(tmp
     assert found.compiled == MADE
     assert found.not_on_disk == f"{tmp_path} cannot be written: Is a directory"
     assert [path.name for path in tmp_path.iterdir()] == [f"{KEY}.cubin"]
+
+
+def test_a_pipe_in_the_place_of_the_file_keeps_nobody_waiting_and_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / f"{KEY}.cubin"
+    os.mkfifo(path)
+    found: list[Cached] = []
+    reader = Thread(target=lambda: found.append(CubinCache(tmp_path).fetch(KEY, lambda: MADE)), daemon=True)
+
+    reader.start()
+    reader.join(30)
+
+    assert not reader.is_alive()
+    assert (found[0].compiled, found[0].not_on_disk, path.is_file()) == (MADE, None, True)
 
 
 def test_a_file_in_the_place_of_the_folder_gives_the_reason(tmp_path: Path) -> None:
