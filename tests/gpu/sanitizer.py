@@ -1,4 +1,6 @@
-"""Every kernel on a small ragged case under compute-sanitizer: ``python -m tests.gpu.sanitizer [memcheck ...]``.
+"""Every kernel on small ragged cases under compute-sanitizer: ``python -m tests.gpu.sanitizer [memcheck ...]``.
+
+On all SMs, where the tails of wgrad are split, and on two, where a CTA computes tile after tile.
 
 The tool comes with the CUDA toolkit and does not run on every machine. Exit codes: 0 all tools ran and are clean, 1 one
 of them is not, 2 compute-sanitizer is not here. ``--inside`` runs the kernels without it, and checks their results.
@@ -12,12 +14,15 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import accumulate
 
 import torch
 
 from cake_kernels.grouped_gemm import reference
 from cake_kernels.grouped_gemm.sm90.config import Kernel, kernels, whole_slabs
 from cake_kernels.grouped_gemm.sm90.launch import prepare
+from cake_kernels.grouped_gemm.sm90.plan import plan
+from cake_kernels.grouped_gemm.sm90.walk import walk
 from cake_kernels.registry import Op, OutDtype, Variant
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
@@ -25,8 +30,9 @@ SECONDS = 400
 CLEAN = re.compile(r"SUMMARY: 0 (errors|hazards)")
 FOUND = 9  # exit code of compute-sanitizer where it finds something
 
-SIZES = (65, 0, 1, 200)
+SIZES = (65, 0, 1, 2000)
 NOBODY = 70
+FEW_SMS = 2
 SHAPES = ((320, 448), (392, 264))  # (N, K): whole slabs, and not
 PROGRAMS: tuple[tuple[Op, OutDtype, Variant], ...] = (
     ("fwd", "bf16", "det"),
@@ -91,14 +97,29 @@ def run_every_kernel() -> int:
     wrong = 0
     for kernel in (kernel for program in PROGRAMS for kernel in kernels(*program)):
         N, K = next(shape for shape in SHAPES if whole_slabs(kernel.op, N=shape[0], K=shape[1]) == kernel.whole_slabs)
-        error = relative_error(kernel, N, K)
-        good = error <= 3e-3
-        wrong += not good
-        print(f"{kernel.name}: {'right' if good else 'WRONG'}, relative error {error:.2e}", flush=True)
+        splits = split_tiles(kernel, N, K) if kernel.config.splits else 0
+        for num_sms in (None, FEW_SMS):
+            error = relative_error(kernel, N, K, num_sms)
+            # A case that no longer splits a tail would show nothing about it.
+            good = error <= 3e-3 and (splits > 0) == kernel.config.splits
+            wrong += not good
+            said = f"relative error {error:.2e} on {num_sms or 'all'} SMs" + f", {splits} tiles split" * (not num_sms)
+            print(f"{kernel.name}: {'right' if good else 'WRONG'}, {said}", flush=True)
     return int(wrong > 0)
 
 
-def relative_error(kernel: Kernel, N: int, K: int) -> float:
+def split_tiles(kernel: Kernel, N: int, K: int) -> int:
+    """Return how many tiles of the case a kernel of wgrad splits on all SMs of this device."""
+    config = kernel.config
+    rows, columns = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
+    sizes = {"M": sum(SIZES) + NOBODY, "N": N, "K": K}
+    offs = tuple(accumulate(SIZES))
+    made = walk("wgrad", offs, **sizes, cluster_rows=rows, cluster_columns=columns, band=config.band)
+    clusters = torch.cuda.get_device_properties(0).multi_processor_count // config.cluster_size
+    return len(plan(made, clusters, split="gain" if config.tail == "slots" else "no_room").tickets)
+
+
+def relative_error(kernel: Kernel, N: int, K: int, num_sms: int | None) -> float:
     """Return ‖out - reference‖ / ‖reference‖; operands are made on the host, so that hardly a kernel of torch runs."""
     generator = torch.Generator().manual_seed(0)
     E, M = len(SIZES), sum(SIZES) + NOBODY
@@ -113,7 +134,8 @@ def relative_error(kernel: Kernel, N: int, K: int) -> float:
     out = expected.cuda()
 
     on_device = a.cuda(), b.cuda(), offs.cuda()  # a launch keeps none of them alive
-    launch = prepare(kernel.op, *on_device, out, accumulate=kernel.accumulate, config=kernel.config)
+    options = {"accumulate": kernel.accumulate, "num_sms": num_sms, "config": kernel.config}
+    launch = prepare(kernel.op, *on_device, out, **options)  # type: ignore[arg-type]
     launch(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
 

@@ -45,6 +45,7 @@ def check(problem: Ragged, op: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("turn", range(len(SIZES)))
 @every_op
 def test_every_size_is_right_in_every_position(op, dtype, turn):
+    # pytorch/torchtitan#1651, pytorch/ao#4045: nothing is asked of a group's size.
     check(ragged((*SIZES[turn:], *SIZES[:turn]), N=264, K=200), op, dtype)
 
 
@@ -60,12 +61,14 @@ def test_every_size_is_right_in_every_position_with_every_kernel(kernel, turn):
 @pytest.mark.parametrize("sizes", [(128, 130, 65), (1, 7, 44, 127, 129, 16333), (1,) * 70])
 @every_op
 def test_a_group_that_ends_inside_a_tile_has_its_own_expert(op, dtype, sizes):
+    # deepseek-ai/DeepGEMM#15 and #450: the tile's first row gave the whole tile its expert.
     check(ragged(sizes, N=384, K=512), op, dtype)
 
 
 @pytest.mark.parametrize("sizes", [(0, 300, 5), (300, 0, 0, 5), (5, 300, 0), (0, 0, 0)])
 @every_op
 def test_an_expert_without_rows_changes_nothing_and_its_dw_is_zero(op, dtype, sizes):
+    # pytorch/pytorch#152668: the backward of an expert without rows hung.
     check(ragged(sizes, N=384, K=256), op, dtype)
 
 
@@ -93,6 +96,7 @@ def test_more_experts_than_the_programs_take_are_refused_with_limit_and_value(op
 
 @every_op
 def test_zero_groups_get_zeros_where_the_allocator_hands_out_nan(op, dtype):
+    # pytorch/pytorch#172439: what nobody wrote was the gradient of an empty group.
     problem = ragged(RAGGED, N=768, K=2048, nobody=37)
     a, b = (tensor.contiguous() for tensor in problem.operands(op))
     form = {"fwd": (problem.M, 768), "dgrad": (problem.M, 2048), "wgrad": (6, 768, 2048)}[op]
@@ -123,6 +127,7 @@ def test_extents_off_the_grid_of_tiles_are_right(op, dtype, N, K):
 @pytest.mark.parametrize("nobody", [1, 63, 64, 300, 5000])
 @every_op
 def test_rows_past_the_last_end_are_zeros_and_their_nan_is_not_read(op, dtype, nobody):
+    # pytorch/pytorch#154557, pytorch/torchtitan#1237: these rows were whatever memory held.
     check(ragged((200, 0, 77), N=384, K=256, nobody=nobody), op, dtype)
 
 
@@ -134,6 +139,7 @@ def test_rows_may_all_be_nobodys(op, dtype):
 @pytest.mark.parametrize("experts", [1, 128])
 @every_op
 def test_a_padded_buffer_is_right_step_after_step(op, dtype, experts):
+    # NVIDIA/TransformerEngine#3484, pytorch/pytorch#193633: NaN of the padding reached dW, in the second step there.
     M, N, K = 2000, 256, 192
     out = None
     for step in range(3):

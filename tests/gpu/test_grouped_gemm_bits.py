@@ -8,7 +8,7 @@ import torch
 
 from cake_kernels.grouped_gemm.sm90.config import NARROW, STRAIGHT, SWAPPED, choose
 from harness.probe import Spin
-from tests.gpu.ragged import BF16, DEVICE, OPS, Ragged, bits, cuda_only, planned, ragged, same_bits
+from tests.gpu.ragged import BF16, DEVICE, FP32, OPS, Guarded, Ragged, bits, cuda_only, planned, ragged, same_bits
 
 pytestmark = pytest.mark.gpu
 
@@ -59,6 +59,7 @@ def test_wgrad_of_these_problems_is_whole_or_split_in_each_configuration(problem
 @each_problem
 @every_op
 def test_fifty_runs_give_the_same_bits(op, dtype, problem):
+    # vllm-project/vllm#56887, NVIDIA/TransformerEngine#3407.
     made = problem()
     first = made.computed(op, dtype)
     out = made.output(op, dtype)
@@ -130,11 +131,30 @@ def test_fifty_runs_give_the_same_bits_whatever_the_allocator_hands_out(op, dtyp
         assert same_bits(problem().computed(op, dtype), first)  # operands and output in other memory
 
 
+@pytest.mark.parametrize("problem", [narrow, swapped, straight])
+@pytest.mark.parametrize("dtype", [BF16, FP32])
+def test_what_a_split_tail_adds_to_an_output_is_right_and_the_same_run_after_run(dtype, problem):
+    made = problem()
+    out = made.output("wgrad", dtype)
+    old = Guarded.randn((made.E, made.N, made.K), dtype, seed=7).inner
+    out.inner.copy_(old)
+    first = made.run("wgrad", out.inner, accumulate=True).clone()
+    made.assert_right("wgrad", first, old=old)
+
+    for _ in range(REPEATS):
+        out.inner.copy_(old)
+
+        assert same_bits(made.run("wgrad", out.inner, accumulate=True), first)
+
+    out.assert_intact()
+
+
 @every_op
 @pytest.mark.parametrize(
     ("config", "N", "K"), [(NARROW, 776, 648), (NARROW, 768, 640), (STRAIGHT, 768, 640), (SWAPPED, 768, 640)]
 )
 def test_a_groups_bits_do_not_depend_on_the_sizes_before_it(op, dtype, config, N, K):
+    # deepseek-ai/DeepGEMM#450.
     def of_the_last_group(sizes: tuple[int, ...]) -> torch.Tensor:
         problem = ragged((*sizes, 700), N=N, K=K)
         rows = problem.groups[-1]

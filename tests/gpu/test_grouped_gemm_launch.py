@@ -80,6 +80,7 @@ def set_sync_debug_mode(mode: str) -> None:
 
 @every_op
 def test_a_graph_is_captured_once_and_replayed_for_other_sizes_and_values(op, dtype):
+    # pytorch/pytorch#146328, deepseek-ai/DeepGEMM#235: sizes that are read on the host cannot change in a graph.
     held = step(STEPS[0])
     out = held.output(op, dtype)
     launch = prepared(held, op, out.inner).launch
@@ -158,6 +159,7 @@ def test_a_kernel_that_is_not_loaded_is_refused_inside_a_capture():
 
 @every_op
 def test_neither_a_call_nor_a_launch_waits_for_the_device(op, dtype):
+    # tgale96/grouped_gemm#21.
     problem = step(STEPS[0])
     out = problem.output(op, dtype)
     public(problem, op, dtype)

@@ -106,6 +106,7 @@ def test_a_gradient_of_any_layout_is_taken(layout):
 
 @pytest.mark.parametrize("w_dtype", [BF16, FP32])
 def test_under_autocast_y_is_bf16_and_gradients_have_the_leaves_types(w_dtype):
+    # pytorch/pytorch#174763.
     p = ragged(SIZES["uneven"], N=264, K=136)
     x, w = p.x.float().requires_grad_(), p.w.to(w_dtype).contiguous().requires_grad_()
 
@@ -143,6 +144,7 @@ def test_without_rows_or_experts_gradients_are_zeros_or_empty(sizes):
 
 
 def test_a_checkpoint_that_ends_in_it_launches_the_forward_once(launched):
+    # pytorch/pytorch#102600 and #81448: the last product of a checkpoint was computed twice.
     p = ragged(SIZES["uneven"], N=264, K=136)
     x, w = leaves(p)
 
