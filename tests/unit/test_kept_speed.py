@@ -1,0 +1,65 @@
+"""The speed that the kept runs show: what a commit of slower ones would lower.
+
+pytorch/pytorch#163425, NVIDIA/TransformerEngine#2151, deepseek-ai/DeepGEMM#107: slower than a loop of cuBLAS calls,
+slow where groups are uneven, and figures that nobody could repeat. Nothing is timed here.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import cake_bench
+
+KEPT = Path(__file__).parents[2] / "reports" / "h200"
+SUSTAINED = ("programs/sustained-0.json", "programs/sustained-1.json")
+BOOST = ("moe-training/boost-fwd-dx.json", "moe-training/boost-dw.json")
+# Least geomean of SOTA / cake_det, by span and by busy time; of torch_grouped_mm / cake_det with four experts, by span.
+SOTA: dict[tuple[str, ...], dict[str, float]] = {
+    SUSTAINED: {"fwd": 0.99, "dX": 0.98, "dW": 1.00},
+    BOOST: {"fwd": 1.01, "dX": 1.00, "dW": 1.02},
+}
+TORCH_E4 = {"fwd": 1.08, "dX": 1.08, "dW": 1.01}
+KINDS = ("bal", "skew", "skew asc", "1-empty", "1-empty asc", "random")
+
+
+def report(runs: tuple[str, ...], *words: str) -> dict[str, Any]:
+    command = ["report", "--format", "json", "--new", "cake_det", *words, *(str(KEPT / run) for run in runs)]
+    printed: dict[str, Any] = json.loads(CliRunner().invoke(cake_bench, command, prog_name="cake-bench").stdout)
+    return printed
+
+
+def geomeans(printed: dict[str, Any], *, against: str) -> dict[tuple[str, str, str], float]:
+    """(operation, row class, metric) -> geomean."""
+    return {(g["op"], g["row_class"], g["metric"]): g["value"] for g in printed["geomeans"] if g["against"] == against}
+
+
+@pytest.mark.parametrize("runs", SOTA, ids=["sustained", "boost"])
+def test_the_published_shapes_keep_their_geomeans_against_the_better_of_torch_and_cublas(runs: tuple[str, ...]) -> None:
+    found = geomeans(report(runs), against="sota")
+
+    assert set(found) == {
+        (op, row_class, metric)
+        for op in SOTA[runs]
+        for row_class in ("owner", "unsorted")
+        for metric in ("span", "busy")
+    }
+    assert {key: value for key, value in found.items() if value < SOTA[runs][key[0]]} == {}
+
+
+def test_four_experts_keep_their_geomeans_against_torch() -> None:
+    found = geomeans(report(SUSTAINED, "--case", "*E4*", "--against", "torch_grouped_mm"), against="torch_grouped_mm")
+
+    assert {op for op, _, _ in found} == set(TORCH_E4)
+    assert {key: value for key, value in found.items() if key[2] == "span" and value < TORCH_E4[key[0]]} == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("runs", SOTA, ids=["sustained", "boost"])
+def test_every_kind_of_groups_keeps_them(runs: tuple[str, ...], kind: str) -> None:
+    found = geomeans(report(runs, "--case", f"*[0-9] {kind}"), against="sota")
+
+    assert {op for op, _, _ in found} == set(SOTA[runs])
+    assert {key: value for key, value in found.items() if value < SOTA[runs][key[0]]} == {}
