@@ -4,7 +4,7 @@
 
     CakeError
     ├── ArgumentError      (also a ValueError) an argument breaks a rule of the contract; nothing was written
-    ├── NoProgramError     (also a ValueError) no program of this version can do the call; the message has each program's reason
+    ├── NoProgramError     (also a ValueError) no program of this version can do the call; the message has the reasons
     ├── ProgramFileError   a program's file exists and fails to import, or holds no program of its name
     ├── CompileError       CUDA C++ is refused; the message has the source's path and the compiler's log
     ├── ToolchainMissingError   NVRTC or cuda-bindings is not installed
