@@ -140,7 +140,7 @@ def check_offs(offs: torch.Tensor, *, device: torch.device, experts: int | None 
     if experts is not None and offs.numel() != experts:
         raise ArgumentError(
             f"offs must have one cumulative end for each of the E = {experts} experts of w, got {offs.numel()};"
-            " a prefix that starts with 0 is passed as indptr"
+            " a prefix that starts with 0 is passed as indptr, or without that 0"
         )
 
 

@@ -72,7 +72,8 @@ def grouped_mm(
     Raises
     ------
     ArgumentError
-        An argument breaks a rule above. In compiled code those on tensors and ``num_sms`` are checked when it runs.
+        An argument breaks a rule above. In compiled code those on tensors and ``num_sms`` are checked when it runs,
+        the others, and that all tensors are on one device, when it is compiled.
     NoProgramError
         No program can do the call and none may stand in; or a gradient is differentiated again.
     NondeterministicError
@@ -90,7 +91,7 @@ def grouped_mm(
         raise ArgumentError(f"out_dtype must be None or torch.bfloat16, got {out_dtype}; cast the result instead")
     if weight_grad_dtype not in (None, torch.float32):
         raise ArgumentError(f"weight_grad_dtype must be None, the type of w, or torch.float32, got {weight_grad_dtype}")
-    for name, tensor in (("x", x), ("w", w)):
+    for name, tensor in (("x", x), ("w", w), ("offs", offs)):
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     w = _by_rows(w, x)

@@ -61,7 +61,7 @@ BROKEN = {
     "no experts but ends": (
         lambda: grouped_gemm.forward(X, bf16(0, 16, 8), OFFS),
         "offs must have one cumulative end for each of the E = 0 experts of w, got 2;"
-        " a prefix that starts with 0 is passed as indptr",
+        " a prefix that starts with 0 is passed as indptr, or without that 0",
     ),
     "N 0": (lambda: grouped_gemm.forward(X, bf16(2, 0, 8), OFFS), "N must be >= 1, got 0"),
     "K 0": (lambda: grouped_gemm.forward(bf16(6, 0), bf16(2, 16, 0), OFFS), "K must be >= 1, got 0"),
@@ -72,7 +72,7 @@ BROKEN = {
     "offs a prefix": (
         lambda: grouped_gemm.forward(X, W, int32(0, 2, 6)),
         "offs must have one cumulative end for each of the E = 2 experts of w, got 3;"
-        " a prefix that starts with 0 is passed as indptr",
+        " a prefix that starts with 0 is passed as indptr, or without that 0",
     ),
     "indptr without its 0": (
         lambda: grouped_gemm.dgrad(G, W, indptr=OFFS),

@@ -363,6 +363,7 @@ BROKEN = {
     ),
     "x no tensor": (lambda: grouped_mm([1], P.w, P.offs), "x must be a torch.Tensor, got list"),
     "w no tensor": (lambda: grouped_mm(P.x, None, P.offs), "w must be a torch.Tensor, got NoneType"),
+    "offs no tensor": (lambda: grouped_mm(P.x, P.w, None), "offs must be a torch.Tensor, got NoneType"),
     "x a scalar": (
         lambda: grouped_mm(torch.tensor(1.0, dtype=BF16), P.w, P.offs),
         "x must have shape [M, K], got []",
@@ -392,7 +393,7 @@ BROKEN = {
     "offs a prefix": (
         lambda: grouped_mm(P.x, P.w, int32(0, 4, 4, 9)),
         "offs must have one cumulative end for each of the E = 3 experts of w, got 4;"
-        " a prefix that starts with 0 is passed as indptr",
+        " a prefix that starts with 0 is passed as indptr, or without that 0",
     ),
     "fp32 dW of a leaf that does not take it": (
         lambda: grouped_mm(P.x, W, P.offs, weight_grad_dtype=FP32),

@@ -112,7 +112,7 @@ def test_size_tensors_of_another_form_are_refused(sizes, message):
         (
             torch.zeros(3, dtype=torch.int32),
             "offs must have one cumulative end for each of the E = 2 experts of w, got 3;"
-            " a prefix that starts with 0 is passed as indptr",
+            " a prefix that starts with 0 is passed as indptr, or without that 0",
         ),
         (
             torch.zeros(4, dtype=torch.int32)[::2],
