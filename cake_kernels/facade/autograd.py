@@ -19,8 +19,10 @@ import torch
 from torch.autograd.forward_ad import unpack_dual
 
 from ..errors import NoProgramError
+from ..grouped_gemm import traced
 from ..grouped_gemm.call import ALIGNMENT_BYTES, dgrad_call, forward_call, wgrad_call
 from ..grouped_gemm.ops import NAMESPACE
+from ..grouped_gemm.prepared import check_deterministic
 from . import dispatch_mode
 from .backend import prepare
 
@@ -61,6 +63,12 @@ def multiply(
     options = deterministic, backend, weight_grad_dtype, num_sms
     y: torch.Tensor
     if torch.compiler.is_compiling():
+        check_deterministic(deterministic)
+        if _have_tangents(x, w):  # of an operator without a gradient torch drops them in silence
+            raise NoProgramError(
+                "x and w must have no tangents: no program computes forward-mode derivatives of grouped_mm; multiply"
+                " group by group with torch.mm"
+            )
         y = _GROUPED_MM(x, w, offs, *options)
         return y
     call = forward_call(x, w, offs, None, None, num_sms=num_sms)
@@ -201,24 +209,28 @@ def _operator(
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG001 - torch names it
     x, w, offs, *options = inputs
-    _save(ctx, x, w, offs, tuple(options))
+    ctx.has_gradients = traced.has_gradients(x, w, offs)
+    if ctx.has_gradients:
+        _save(ctx, x, w, offs, tuple(options))
+
+
+def _operators_gradients(ctx: Any, g: torch.Tensor) -> Any:
+    # Of a call that breaks a rule a gradient may have no shape; its forward has yet to run, and refuses it then.
+    gradients = _gradients(ctx, g) if ctx.has_gradients else (None, None)
+    return *gradients, *[None] * 5
 
 
 _GROUPED_MM = _operator(
     "grouped_mm",
     _grouped_mm,
-    lambda x, w, *_: x.new_empty(x.shape[0], w.shape[1]),
-    lambda ctx, g: (*_gradients(ctx, g), *[None] * 5),
+    traced.forward,
+    _operators_gradients,
     _save_inputs,
 )
-_DGRAD = _operator(
-    "grouped_mm_dgrad", _dgrad, lambda g, w, *_: g.new_empty(g.shape[0], w.shape[2]), _no_second_derivative
-)
+_DGRAD = _operator("grouped_mm_dgrad", _dgrad, traced.dgrad, _no_second_derivative)
 _WGRAD = _operator(
     "grouped_mm_wgrad",
     _wgrad,
-    lambda g, x, offs, _deterministic, _backend, out_dtype, _num_sms: g.new_empty(
-        offs.shape[0], g.shape[1], x.shape[1], dtype=out_dtype
-    ),
+    lambda g, x, offs, _deterministic, _backend, out_dtype, _num_sms: traced.wgrad(g, x, offs, out_dtype=out_dtype),
     _no_second_derivative,
 )

@@ -160,6 +160,15 @@ class Call(NamedTuple):
                 _check_alignment(name, tensor)
 
 
+class Sizes(NamedTuple):
+    """X [M, K], W [E, N, K], G and Y [M, N]. Where a call is traced, any of them may be a symbol."""
+
+    M: int
+    N: int
+    K: int
+    E: int
+
+
 _Key = tuple[object, ...] | None
 
 _FORMS: dict[_Key, Form] = {}
@@ -187,15 +196,23 @@ def forward_call(
     if form is not None:
         form = form.of_rows(x.shape[0])
     else:
-        _check_operand("x", x, "[M, K]")
-        _check_operand("w", w, "[E, N, K]")
-        (M, K), (E, N, _) = x.shape, w.shape
-        if w.shape[2] != K:
-            raise ArgumentError(f"w.shape[2] must be K = {K}, the columns of x, got {w.shape[2]}")
-        _check_devices("fwd", x, w)
-        given_ends(offs, indptr, device=x.device, experts=E)
-        form = _known(key, "fwd", x, w, (M, N), M=M, N=N, K=K, E=E, num_sms=num_sms)
+        sizes = forward_sizes(x, w, offs, indptr)
+        form = _known(key, "fwd", x, w, (sizes.M, sizes.N), sizes, num_sms=num_sms)
     return _with_output(Call(form, x, w, _ends(offs, indptr), out))
+
+
+def forward_sizes(
+    x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor | None, indptr: torch.Tensor | None = None
+) -> Sizes:
+    """Check the operands of a forward, which may have no values, and return what their shapes say."""
+    _check_operand("x", x, "[M, K]")
+    _check_operand("w", w, "[E, N, K]")
+    (M, K), (E, N, _) = x.shape, w.shape
+    if w.shape[2] != K:
+        raise ArgumentError(f"w.shape[2] must be K = {K}, the columns of x, got {w.shape[2]}")
+    _check_devices("fwd", x, w)
+    given_ends(offs, indptr, device=x.device, experts=E)
+    return _checked(Sizes(M, N, K, E))
 
 
 def dgrad_call(
@@ -214,15 +231,23 @@ def dgrad_call(
     if form is not None:
         form = form.of_rows(g.shape[0])
     else:
-        _check_operand("g", g, "[M, N]")
-        _check_operand("w", w, "[E, N, K]")
-        (M, N), (E, _, K) = g.shape, w.shape
-        if w.shape[1] != N:
-            raise ArgumentError(f"w.shape[1] must be N = {N}, the columns of g, got {w.shape[1]}")
-        _check_devices("dgrad", g, w)
-        given_ends(offs, indptr, device=g.device, experts=E)
-        form = _known(key, "dgrad", g, w, (M, K), M=M, N=N, K=K, E=E, num_sms=num_sms)
+        sizes = dgrad_sizes(g, w, offs, indptr)
+        form = _known(key, "dgrad", g, w, (sizes.M, sizes.K), sizes, num_sms=num_sms)
     return _with_output(Call(form, g, w, _ends(offs, indptr), out))
+
+
+def dgrad_sizes(
+    g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor | None, indptr: torch.Tensor | None = None
+) -> Sizes:
+    """Check the operands of a dgrad, which may have no values, and return what their shapes say."""
+    _check_operand("g", g, "[M, N]")
+    _check_operand("w", w, "[E, N, K]")
+    (M, N), (E, _, K) = g.shape, w.shape
+    if w.shape[1] != N:
+        raise ArgumentError(f"w.shape[1] must be N = {N}, the columns of g, got {w.shape[1]}")
+    _check_devices("dgrad", g, w)
+    given_ends(offs, indptr, device=g.device, experts=E)
+    return _checked(Sizes(M, N, K, E))
 
 
 def wgrad_call(
@@ -251,28 +276,23 @@ def wgrad_call(
     if form is not None:
         form = form.of_rows(g.shape[0])
     else:
-        _check_operand("g", g, "[M, N]")
-        _check_operand("x", x, "[M, K]")
-        (M, N), (_, K) = g.shape, x.shape
-        if x.shape[0] != M:
-            raise ArgumentError(f"x.shape[0] must be M = {M}, the rows of g, got {x.shape[0]}")
-        _check_devices("wgrad", g, x)
-        E = given_ends(offs, indptr, device=g.device).numel()
-        form = _known(
-            key,
-            "wgrad",
-            g,
-            x,
-            (E, N, K),
-            M=M,
-            N=N,
-            K=K,
-            E=E,
-            num_sms=num_sms,
-            out_dtype=out_dtype,
-            accumulate=accumulate,
-        )
+        _, N, K, E = sizes = wgrad_sizes(g, x, offs, indptr)
+        form = _known(key, "wgrad", g, x, (E, N, K), sizes, num_sms=num_sms, out_dtype=out_dtype, accumulate=accumulate)
     return _with_output(Call(form, g, x, _ends(offs, indptr), out))
+
+
+def wgrad_sizes(
+    g: torch.Tensor, x: torch.Tensor, offs: torch.Tensor | None, indptr: torch.Tensor | None = None
+) -> Sizes:
+    """Check the operands of a wgrad, which may have no values, and return what their shapes say."""
+    _check_operand("g", g, "[M, N]")
+    _check_operand("x", x, "[M, K]")
+    (M, N), (_, K) = g.shape, x.shape
+    if x.shape[0] != M:
+        raise ArgumentError(f"x.shape[0] must be M = {M}, the rows of g, got {x.shape[0]}")
+    _check_devices("wgrad", g, x)
+    E = given_ends(offs, indptr, device=g.device).numel()
+    return _checked(Sizes(M, N, K, E))
 
 
 def _check_num_sms(num_sms: object) -> None:
@@ -344,29 +364,24 @@ def _known(
     a: torch.Tensor,
     b: torch.Tensor,
     out_shape: tuple[int, ...],
+    sizes: Sizes,
     *,
-    M: int,
-    N: int,
-    K: int,
-    E: int,
     num_sms: int | None,
     out_dtype: torch.dtype = torch.bfloat16,
     accumulate: bool = False,
 ) -> Form:
     """Return the form of operands that keep their own rules, and remember it under its key."""
-    for name, value in (("N", N), ("K", K)):
-        if value < 1:
-            raise ArgumentError(f"{name} must be >= 1, got {value}")
-    _check_rows(M)
+    if a.device.type not in ("cpu", "cuda"):
+        raise ArgumentError(f"{_OPERANDS[op][0]} must be on a CPU or a CUDA device, got {a.device}")
     form = Form(
         op=op,
         out_dtype=out_dtype,
         accumulate=accumulate,
         device=a.device,
-        M=M,
-        N=N,
-        K=K,
-        E=E,
+        M=sizes.M,
+        N=sizes.N,
+        K=sizes.K,
+        E=sizes.E,
         out_shape=out_shape,
         has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
         num_sms=num_sms,
@@ -376,6 +391,14 @@ def _known(
             _FORMS.clear()
         _FORMS[key] = form
     return form
+
+
+def _checked(sizes: Sizes) -> Sizes:
+    for name, value in (("N", sizes.N), ("K", sizes.K)):
+        if value < 1:
+            raise ArgumentError(f"{name} must be >= 1, got {value}")
+    _check_rows(sizes.M)
+    return sizes
 
 
 def _check_rows(M: object) -> None:
@@ -395,8 +418,6 @@ def _with_output(call: Call) -> Call:
 
 
 def _check_devices(op: Op, a: torch.Tensor, b: torch.Tensor) -> None:
-    if a.device.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"{_OPERANDS[op][0]} must be on a CPU or a CUDA device, got {a.device}")
     if b.device != a.device:
         name_a, name_b = _OPERANDS[op]
         raise ArgumentError(f"{name_b} must be on the device of {name_a}, {a.device}, got {b.device}")

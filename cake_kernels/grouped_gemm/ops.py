@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import torch
 
+from . import traced
 from .call import dgrad_call, forward_call, wgrad_call
 from .prepared import prepare
 
@@ -51,7 +52,7 @@ def _nothing(*_: object, **__: object) -> None:
     """Stand in for what returns nothing."""
 
 
-@_operator(lambda x, w, *_, **__: x.new_empty(x.shape[0], w.shape[1]))
+@_operator(traced.forward)
 def forward(
     x: torch.Tensor,
     w: torch.Tensor,
@@ -78,7 +79,7 @@ def forward_out(
     prepare(forward_call(x, w, offs, None, out, num_sms=num_sms), deterministic=deterministic).launch()
 
 
-@_operator(lambda g, w, *_, **__: g.new_empty(g.shape[0], w.shape[2]))
+@_operator(traced.dgrad)
 def dgrad(
     g: torch.Tensor,
     w: torch.Tensor,
@@ -105,11 +106,7 @@ def dgrad_out(
     prepare(dgrad_call(g, w, offs, None, out, num_sms=num_sms), deterministic=deterministic).launch()
 
 
-@_operator(
-    lambda g, x, offs, *, out_dtype=torch.bfloat16, **_: g.new_empty(
-        offs.shape[0], g.shape[1], x.shape[1], dtype=out_dtype
-    )
-)
+@_operator(traced.wgrad)
 def wgrad(
     g: torch.Tensor,
     x: torch.Tensor,

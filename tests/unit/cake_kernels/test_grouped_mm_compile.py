@@ -5,7 +5,16 @@ import torch
 
 from cake_kernels import grouped_mm
 from cake_kernels.errors import ArgumentError
-from tests.unit.cake_kernels.test_grouped_mm import BF16, FP32, Inputs, assert_near, calls, ops, row_padded  # noqa: F401
+from tests.unit.cake_kernels.test_grouped_mm import (  # noqa: F401
+    BF16,
+    FP32,
+    Inputs,
+    assert_near,
+    calls,
+    int32,
+    ops,
+    row_padded,
+)
 
 OPS = torch.ops.cake_kernels
 
@@ -93,6 +102,115 @@ def test_compiled_num_sms_is_refused_when_the_code_runs(dynamic):
         compiled(p.x, p.w, p.offs, num_sms=1)
 
 
+def scalar():
+    return torch.tensor(1.0, dtype=BF16)
+
+
+BROKEN = {
+    "x a scalar": lambda x, w, offs: (scalar(), w, offs),
+    "x a batch": lambda x, w, offs: (x[None], w, offs),
+    "x fp32": lambda x, w, offs: (x.float(), w, offs),
+    "x transposed": lambda x, w, offs: (x.t().contiguous().t(), w, offs),
+    "w a scalar": lambda x, w, offs: (x, scalar(), offs),
+    "w of one expert": lambda x, w, offs: (x, w[0], offs),
+    "w a batch": lambda x, w, offs: (x, w[None], offs),
+    "w other K": lambda x, w, offs: (x, w[..., :9], offs),
+    "w without rows": lambda x, w, offs: (x, w[:, :0], offs),
+    "offs a prefix": lambda x, w, offs: (x, w, int32(0, 4, 4, 9)),
+    "offs a batch": lambda x, w, offs: (x, w, offs[None]),
+    "offs int64": lambda x, w, offs: (x, w, offs.long()),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", BROKEN)
+def test_compiled_operands_that_break_a_rule_are_refused_by_the_error_of_eager_code(name, dynamic, requires_grad):
+    p = Inputs()
+    x, w, offs = BROKEN[name](p.x, p.w, p.offs)
+    given = x.detach().requires_grad_(requires_grad), w.detach().requires_grad_(requires_grad), offs
+    compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+
+    with pytest.raises(ArgumentError) as eager:
+        grouped_mm(*given)
+    with pytest.raises(ArgumentError) as caught:
+        compiled(*given)
+
+    assert str(caught.value) == str(eager.value)
+
+
+def test_compiled_operands_may_be_right_again_after_a_call_that_was_refused():
+    p = Inputs()
+    expected = gradients(grouped_mm, p)
+    compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True, dynamic=True)
+
+    with pytest.raises(ArgumentError, match=r"w.shape\[2\] must be K = 16, the columns of x, got 9"):
+        compiled(p.leaves()[0], p.w[..., :9].clone().requires_grad_(), p.offs)
+
+    assert all(torch.equal(a, b) for a, b in zip(gradients(compiled, p), expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["x", "w", "offs"])
+def test_an_operand_on_meta_is_refused_and_never_a_result_that_nobody_wrote(name):
+    p = Inputs()
+    given = {"x": p.x, "w": p.w, "offs": p.offs}
+    given[name] = given[name].to("meta")
+
+    with pytest.raises(ArgumentError, match=r"must be on the device of x, (cpu|meta), got (cpu|meta)"):
+        OPS.grouped_mm(*given.values(), True, "auto", BF16, None)
+    with pytest.raises(Exception, match=r"must be on the device of x, (cpu|meta), got (cpu|meta)"):
+        torch.compile(grouped_mm, backend="aot_eager", fullgraph=True)(*given.values())
+
+
+@pytest.mark.parametrize("value", [None, 1])
+def test_compiled_deterministic_is_a_bool_too(value):
+    p = Inputs()
+    compiled = torch.compile(lambda *given: grouped_mm(*given, deterministic=value), backend="aot_eager")
+
+    with pytest.raises(ArgumentError, match=f"deterministic must be a bool, got {value!r}"):
+        compiled(p.x, p.w, p.offs)
+
+
+@pytest.mark.parametrize("make", [torch.clone, row_padded])
+def test_compiled_nothing_is_asked_of_the_number_of_rows(make):
+    graphs = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(grouped_mm, backend=graphs, fullgraph=True, dynamic=False)
+
+    for M in (10, 13, 2048):
+        p = Inputs(M=M)
+        x, w = make(p.x).detach().requires_grad_(), p.leaves()[1]
+        torch._dynamo.mark_dynamic(x, 0)  # an error where a trace asks which number it is
+        compiled(x, w, p.offs).backward(p.g)
+        assert torch.equal(w.grad, gradients(grouped_mm, p)[2])
+
+    assert graphs.frame_count == 1
+
+
+SELECTIONS = {
+    "rows": lambda p, x, w: (x[torch.arange(p.M) % 2 == 0], w, p.offs),
+    "rows of wider ones": lambda p, x, w: (x[torch.arange(p.M) % 2 == 0][:, :8], w[..., :8], p.offs),
+    "experts": lambda p, x, w: (x, w[torch.arange(3) != 1], p.offs[torch.arange(3) != 1]),
+}
+
+
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_compiled_sizes_may_be_symbols_without_a_value(name):
+    p = Inputs()
+
+    def function(x, w, _offs):
+        return grouped_mm(*SELECTIONS[name](p, x, w))
+
+    results = []
+    for run in (function, torch.compile(function, backend="aot_eager", fullgraph=True)):
+        x, w = p.leaves()
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            y = run(x, w, p.offs)
+        y.sum().backward()
+        results.append((y.detach(), x.grad, w.grad))
+
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
 def test_compiled_it_takes_an_expanded_gradient():
     p = Inputs(M=9)
     compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True)
@@ -114,6 +232,19 @@ def test_compiled_under_autocast_gradients_have_the_leaves_types():
 
     assert (y.dtype, x.grad.dtype, w.grad.dtype) == (BF16, FP32, BF16)
     assert_near(w.grad, p.fp64()[2])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own, on first use
+@pytest.mark.parametrize("of", ["x", "w"])
+def test_compiled_forward_mode_is_refused_rather_than_a_tangent_dropped(of):
+    p = Inputs()
+    given = {"x": p.x, "w": p.w, "offs": p.offs}
+
+    def tangent(values):
+        return torch.func.jvp(lambda values: grouped_mm(**{**given, of: values}), (values,), (values,))
+
+    with pytest.raises(Exception, match="x and w must have no tangents"):
+        torch.compile(tangent, backend="aot_eager", fullgraph=True)(given[of])
 
 
 def test_compiled_an_fp32_weight_gradient_is_refused_rather_than_rounded():

@@ -164,6 +164,26 @@ def test_an_operator_is_one_node_of_a_compiled_graph_for_any_number_of_rows():
     assert seen == [["cake_kernels.forward"]]
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_traced_operator_has_a_form_for_any_operands_and_refuses_them_when_it_runs(name):
+    (a, _, offs, options), scalar = operands(name), torch.tensor(1.0, dtype=BF16)
+    compiled = torch.compile(lambda *given: getattr(OPS, name)(*given, **options), backend="aot_eager", fullgraph=True)
+
+    for given in ((a, scalar), (scalar, a)):
+        with pytest.raises(errors.ArgumentError, match=r"must have shape \["):
+            compiled(*given, offs)
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_operand_on_meta_is_refused_and_never_a_result_that_nobody_wrote(name, place):
+    *given, options = operands(name)
+    given[place] = given[place].to("meta")
+
+    with pytest.raises(errors.ArgumentError, match=r"must be on the device of [xg], (cpu|meta), got (cpu|meta)"):
+        getattr(OPS, name)(*given, **options)
+
+
 @pytest.fixture(scope="module", params=["cake_kernels_again", "cake_kernels-r1"])
 def again(request):
     """The package, imported under another name beside itself."""
