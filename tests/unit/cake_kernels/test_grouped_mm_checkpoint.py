@@ -209,6 +209,18 @@ def test_a_result_that_is_saved_by_a_policy_and_changed_in_place_is_an_error_and
         gradients(region, p, **selective(CheckpointPolicy.MUST_SAVE))
 
 
+def test_a_checkpoint_around_a_compiled_function_launches_the_forward_again(calls):  # noqa: F811
+    p = Inputs()
+    expected = gradients(after_relu, p, inside=None)
+    torch.compiler.reset()
+    calls.clear()
+
+    got = gradients(torch.compile(after_relu, backend="aot_eager", fullgraph=True), p, use_reentrant=False)
+
+    assert ops(calls) == ["fwd", "fwd", "dgrad", "wgrad"]
+    assert same(got, expected)
+
+
 COMPILED = {"no policy": {"use_reentrant": False}, **{name: selective(policy) for name, policy in POLICIES.items()}}
 
 

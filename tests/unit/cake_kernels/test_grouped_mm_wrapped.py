@@ -1,7 +1,8 @@
-"""Tensors that wrap another one, as DTensor and the results of functional collectives do: their own memory is none."""
+"""Tensors that wrap another one, as DTensors and the results of functional collectives do: their own memory is none."""
 
 import pytest
 import torch
+from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 from torch.utils._pytree import tree_map_only
 
 from cake_kernels import grouped_gemm, grouped_mm
@@ -78,6 +79,24 @@ def test_without_gradients_too(bound):
 
     assert {type(tensor) for tensor in bound} == {torch.Tensor}
     assert torch.equal(y, grouped_gemm.forward(p.x, p.w, p.offs))
+
+
+@pytest.fixture
+def one_process():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+def test_a_dtensor_is_refused_by_torch_and_its_local_part_is_taken(one_process):
+    p = Inputs()
+    x, w = (distribute_tensor(leaf.detach(), one_process, [Shard(0)]).requires_grad_() for leaf in p.leaves())
+
+    with pytest.raises(NotImplementedError, match="cake_kernels.grouped_mm.default does not have a sharding strategy"):
+        grouped_mm(x, w, distribute_tensor(p.offs, one_process, [Shard(0)]))
+    grouped_mm(x.to_local(), w.to_local(), p.offs).backward(p.g)
+
+    assert torch.equal(w.grad.to_local(), grouped_gemm.wgrad(p.g, p.x, p.offs))
 
 
 @pytest.mark.parametrize("wrapped", range(3))
