@@ -1,8 +1,8 @@
 """A published result against itself: its tables and sentences recomputed from its own rows.
 
 ``markdown`` reads headings, lines and tables; ``columns`` says what a header means, ``tables`` makes rows and geomeans
-of them; ``row_checks``, ``mean_checks`` and ``sentences`` hold what is printed against the rows; ``pages`` writes what
-came out. Pure: text in, findings out, the same every time.
+of them, which ``published`` names; ``row_checks``, ``mean_checks`` and ``sentences`` hold what is printed against the
+rows; ``pages`` writes what came out. Pure: text in, findings out, the same every time.
 """
 
 from __future__ import annotations

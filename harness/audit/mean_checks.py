@@ -10,7 +10,7 @@ from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.labels import class_of, is_synonym
 from harness.audit.printed import Printed, geomean_interval, largest, least, shown
-from harness.audit.tables import Mean, MeanCell, Published, Row
+from harness.audit.published import Mean, MeanCell, Published, Row
 
 _WRONG = Grade.CONTRADICTS
 

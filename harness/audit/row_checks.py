@@ -11,7 +11,7 @@ from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.labels import says_gpu
 from harness.audit.printed import Interval, Ratio, least, shown
-from harness.audit.tables import Published, Row, Time
+from harness.audit.published import Published, Row, Time
 
 SOTA_KEYS = ("t", "c", "d")
 BASELINE_KEYS = (*SOTA_KEYS, "g", "a", "q")

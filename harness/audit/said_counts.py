@@ -10,9 +10,9 @@ from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.labels import class_of
 from harness.audit.printed import NUMBER, Interval, Printed, printed
+from harness.audit.published import Published, Row
 from harness.audit.said_lists import intros
 from harness.audit.scope import Claim, Said, claim, scopes
-from harness.audit.tables import Published, Row
 
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _K = rf"(?P<k>\d+|all|every|each|both|none|no|{'|'.join(_WORDS)})"

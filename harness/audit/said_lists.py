@@ -11,8 +11,8 @@ from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, judged, unchecked
 from harness.audit.labels import short
 from harness.audit.printed import NUMBER, Printed, printed
+from harness.audit.published import Published, Row
 from harness.audit.scope import NAME, Claim, Named, Said, claim, scopes
-from harness.audit.tables import Published, Row
 
 _LOW = ("lowest", "smallest", "worst", "slowest", "least", "below", "under")
 _LOSSES = r"losses|loss|regressions?|slowdowns?|drops?"

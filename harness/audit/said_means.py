@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from harness.audit.columns import match
 from harness.audit.finding import Finding, judged, unchecked
 from harness.audit.printed import NUMBER, Printed, printed
+from harness.audit.published import Mean, MeanCell, Published
 from harness.audit.scope import Claim, Said, claim
-from harness.audit.tables import Mean, MeanCell, Published
 
 _OF = r"(?:\s*\((?P<{name}>[^()]*(?:\([^()]*\)[^()]*)*)\))?"
 _FROM_TO = re.compile(

@@ -9,8 +9,8 @@ from fractions import Fraction
 from harness.audit.conventions import FEWEST_GROUPS, SPREAD_GROUPS, Conventions
 from harness.audit.finding import Finding, Grade, judged, unchecked
 from harness.audit.printed import Interval, Printed, Ratio, printed
+from harness.audit.published import Published, Row
 from harness.audit.scope import Claim, Said, claim, scopes
-from harness.audit.tables import Published, Row
 from harness.stats.median import median
 from harness.stats.percentile import percentile
 

@@ -11,7 +11,7 @@ from harness.audit.columns import match
 from harness.audit.finding import Finding
 from harness.audit.labels import short, without_maker
 from harness.audit.markdown import Document, Line
-from harness.audit.tables import Place, Published, Row
+from harness.audit.published import Place, Published, Row
 
 _STOP = r"(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s+\S)(?!\s*\d)"
 _CLAUSE = re.compile(rf"[;]|{_STOP}")

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from harness.audit.conventions import Conventions
 from harness.audit.finding import Finding, unchecked
 from harness.audit.markdown import Document
+from harness.audit.published import Published
 from harness.audit.results import results
 from harness.audit.said_counts import counts_said, readings
 from harness.audit.said_lists import lists_said
 from harness.audit.said_means import means_said
 from harness.audit.said_spreads import spreads_said
 from harness.audit.scope import Claim, Said, said
-from harness.audit.tables import Published
 
 _LONG = re.compile(r"\d{16}")
 """No result has so many digits."""
