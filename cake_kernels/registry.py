@@ -63,6 +63,9 @@ class Route(Protocol):
     def bind(self, a: int, b: int, offs: int, out: int) -> Launch:
         """Return the launch over the memory at these addresses; it keeps alive nothing but its own workspace."""
 
+    def launch(self, a: int, b: int, offs: int, out: int, stream: int) -> None:
+        """Do what the launch over the memory at these addresses does, once."""
+
 
 class FindRoute(Protocol):
     """Settles a program for calls whose tensors have the types, shapes and strides of these, on the current device."""

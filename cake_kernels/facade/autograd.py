@@ -20,11 +20,11 @@ from torch.autograd.forward_ad import unpack_dual
 
 from ..errors import NoProgramError
 from ..grouped_gemm import traced
-from ..grouped_gemm.call import ALIGNMENT_BYTES, dgrad_call, forward_call, wgrad_call
+from ..grouped_gemm.call import ALIGNMENT_BYTES, Call, dgrad_call, forward_call, gradient_calls, wgrad_call
 from ..grouped_gemm.ops import NAMESPACE
 from ..grouped_gemm.prepared import check_deterministic
 from . import dispatch_mode
-from .backend import prepare
+from .backend import compute
 
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 
@@ -49,7 +49,7 @@ def multiply(
     x, w, offs
         bf16 [M, K], bf16 [E, N, K], int32 [E]; their rules are those of :func:`cake_kernels.grouped_mm`.
     backend
-        As :func:`.backend.prepare` takes it, for the forward and for each gradient.
+        As :func:`.backend.compute` takes it, for the forward and for each gradient.
     weight_grad_dtype
         What dW is stored as: ``torch.bfloat16`` or ``torch.float32``.
     num_sms
@@ -60,10 +60,10 @@ def multiply(
     torch.Tensor
         bf16 [M, N], new and contiguous.
     """
+    check_deterministic(deterministic)
     options = deterministic, backend, weight_grad_dtype, num_sms
     y: torch.Tensor
     if torch.compiler.is_compiling():
-        check_deterministic(deterministic)
         if _have_tangents(x, w):  # of an operator without a gradient torch drops them in silence
             raise NoProgramError(
                 "x and w must have no tangents: no program computes forward-mode derivatives of grouped_mm; multiply"
@@ -79,11 +79,10 @@ def multiply(
             y = _GROUPED_MM(x, w, offs, *options)
         y = _TakePlace.apply(y, place)  # type: ignore[no-untyped-call]
         return y
-    prepared = prepare(call, deterministic=deterministic, backend=backend)
-    if not torch.is_grad_enabled() and not _have_tangents(x, w):
-        return prepared.launch()
-    y = _SaveFirst.apply(x, w, (offs, options, prepared.out))  # type: ignore[no-untyped-call]
-    prepared.launch()
+    y = call.output()
+    if torch.is_grad_enabled() or _have_tangents(x, w):
+        y = _SaveFirst.apply(x, w, (offs, options, y))  # type: ignore[no-untyped-call]
+    compute((call, y), deterministic=deterministic, backend=backend)
     return y
 
 
@@ -138,9 +137,22 @@ def _gradients(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor | None, torch.Te
     # Only the operators refuse a second derivative. Where none can follow, the host is spared their dispatch.
     as_operators = torch.is_grad_enabled() or torch.compiler.is_compiling() or dispatch_mode.is_active()
     as_operators = as_operators or dispatch_mode.wraps(g, offs if x is None else x, offs if w is None else w, offs)
+    if not as_operators and x is not None and w is not None:
+        return _both_gradients(g, x, w, offs, ctx.options)
     dgrad, wgrad = (_DGRAD, _WGRAD) if as_operators else (_dgrad, _wgrad)
     dx = None if w is None else dgrad(g, w, offs, deterministic, backend, num_sms)
     dw = None if x is None else wgrad(g, x, offs, deterministic, backend, weight_grad_dtype, num_sms)
+    return dx, dw
+
+
+def _both_gradients(
+    g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, options: _Options
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return dX and dW, which share what the host looks up for a call."""
+    deterministic, backend, weight_grad_dtype, num_sms = options
+    dgrad, wgrad = gradient_calls(_addressable(g), x, w, offs, weight_grad_dtype=weight_grad_dtype, num_sms=num_sms)
+    dx, dw = dgrad.output(), wgrad.output()
+    compute((dgrad, dx), (wgrad, dw), deterministic=deterministic, backend=backend)
     return dx, dw
 
 
@@ -154,14 +166,14 @@ def _grouped_mm(
     num_sms: int | None,
 ) -> torch.Tensor:
     call = forward_call(x, w, offs, None, None, num_sms=num_sms)
-    return prepare(call, deterministic=deterministic, backend=backend).launch()
+    return _computed(call, deterministic=deterministic, backend=backend)
 
 
 def _dgrad(
     g: torch.Tensor, w: torch.Tensor, offs: torch.Tensor, deterministic: bool, backend: str, num_sms: int | None
 ) -> torch.Tensor:
     call = dgrad_call(_addressable(g), w, offs, None, None, num_sms=num_sms)
-    return prepare(call, deterministic=deterministic, backend=backend).launch()
+    return _computed(call, deterministic=deterministic, backend=backend)
 
 
 def _wgrad(
@@ -174,7 +186,13 @@ def _wgrad(
     num_sms: int | None,
 ) -> torch.Tensor:
     call = wgrad_call(_addressable(g), x, offs, None, None, out_dtype=out_dtype, accumulate=False, num_sms=num_sms)
-    return prepare(call, deterministic=deterministic, backend=backend).launch()
+    return _computed(call, deterministic=deterministic, backend=backend)
+
+
+def _computed(call: Call, *, deterministic: bool, backend: str) -> torch.Tensor:
+    out = call.output()
+    compute((call, out), deterministic=deterministic, backend=backend)
+    return out
 
 
 def _addressable(g: torch.Tensor) -> torch.Tensor:

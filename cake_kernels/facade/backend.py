@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Literal, get_args
 
 import torch
 
 from .. import registry
 from ..errors import NoProgramError
-from ..grouped_gemm import prepared, reference
+from ..grouped_gemm import reference
 from ..grouped_gemm.call import Call
-from ..grouped_gemm.prepared import Prepared
+from ..grouped_gemm.prepared import alert_not_deterministic, allowed_program, launch
 from . import torch_grouped_mm
 
 Backend = Literal["auto", "sm90", "reference"]
@@ -24,53 +23,61 @@ class FallbackWarning(UserWarning):
     """No program of this version can do a call; the message has the reason, and what computes it instead."""
 
 
-def prepare(call: Call, *, deterministic: bool, backend: str) -> Prepared:
-    """Bind a checked call to who computes it.
+def compute(*calls: tuple[Call, torch.Tensor], deterministic: bool, backend: str) -> None:
+    """Have checked calls write their outputs, once and on the current stream, by who computes each.
 
     Parameters
     ----------
+    calls
+        At least one, all on one device. An output is new: that a program writes it, autograd need not count.
+    deterministic
+        A bool.
     backend
         One of :data:`BACKENDS`, as :func:`cake_kernels.grouped_mm` says.
 
     Raises
     ------
     ArgumentError
-        A tensor is aligned as no CUDA program can address it, or ``deterministic`` is no bool.
+        A tensor is aligned as no CUDA program can address it.
+    DriverError
+        See :meth:`.Prepared.launch`.
     NoProgramError
-        No program can do the call, and none may stand in for it.
+        No program can do a call, and none may stand in for it.
     NondeterministicError
         The program is nondeterministic, and torch is told to use deterministic algorithms.
     """
-    prepared.check_deterministic(deterministic)
-    on_cpu = call.form.device.type == "cpu"
+    first = calls[0][0]
+    device = first.form.device
+    on_cpu = device.type == "cpu"
     if backend == "reference" or (on_cpu and backend == "auto"):
-        return _bound(call, reference.run)
+        for call, out in calls:
+            reference.run(call, out)
+        return
     if on_cpu:
-        _refuse_cpu(call, deterministic=deterministic)
-    try:
-        bound = prepared.prepare(call, deterministic=deterministic)
-    except NoProgramError as error:
-        if backend == "auto" and deterministic:
-            return _fallback(call, str(error))
-        raise
-    if not deterministic and call.form.op == "fwd":  # dgrad has the same bits in each run, and wgrad says so itself
-        prepared.alert_not_deterministic("grouped_mm")
-    return bound
+        _refuse_cpu(first, deterministic=deterministic)
+    stream = torch.cuda.current_stream(device.index).cuda_stream
+    for call, out in calls:
+        try:
+            program = allowed_program(call, deterministic=deterministic)
+        except NoProgramError as error:
+            if backend != "auto" or not deterministic:
+                raise
+            _stand_in(call, out, str(error))
+            continue
+        if not deterministic and call.form.op == "fwd":  # dgrad has the same bits in each run, wgrad says so itself
+            alert_not_deterministic("grouped_mm")
+        launch(program, call, out, stream)
 
 
-def _fallback(call: Call, reason: str) -> Prepared:
+def _stand_in(call: Call, out: torch.Tensor, reason: str) -> None:
     refusal = torch_grouped_mm.why_not(call.form)
     if refusal is None:
         call.check_alignment()
         _say(f"{reason}; instead {call.form.op} is computed by torch._grouped_mm")
-        return _bound(call, torch_grouped_mm.run)
-    _say(f"{reason}; instead {call.form.op} is computed by the reference, since {refusal}")
-    return _bound(call, reference.run)
-
-
-def _bound(call: Call, run: Callable[[Call, torch.Tensor], object]) -> Prepared:
-    out = call.output()
-    return Prepared(out=out, inputs=(call.a, call.b, call.offs), enqueue=partial(run, call, out))
+        torch_grouped_mm.run(call, out)
+    else:
+        _say(f"{reason}; instead {call.form.op} is computed by the reference, since {refusal}")
+        reference.run(call, out)
 
 
 def _refuse_cpu(call: Call, *, deterministic: bool) -> None:

@@ -26,7 +26,7 @@ _OPERANDS: dict[Op, tuple[str, str]] = {"fwd": ("x", "w"), "dgrad": ("g", "w"), 
 _OUT_FORMS: dict[Op, str] = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N, K]"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)  # frozen, it would take a call with other rows longer
 class Form:
     """What calls of equal options have in common whose tensors have the same shapes, strides, types and devices.
 
@@ -36,8 +36,8 @@ class Form:
         Of the operands, and of the output.
     M, N, K, E
         X [M, K], W [E, N, K], G and Y [M, N].
-    out_shape
-        [M, N], [M, K] or [E, N, K].
+    out_shape, out_strides
+        [M, N], [M, K] or [E, N, K], and what a new output of it has.
     has_aligned_strides
         Whether the operands' outer strides are such that a CUDA program can address them.
     num_sms
@@ -57,6 +57,7 @@ class Form:
     K: int
     E: int
     out_shape: tuple[int, ...]
+    out_strides: tuple[int, ...]
     has_aligned_strides: bool
     num_sms: int | None
     routes: dict[tuple[Variant, tuple[int, ...]], Route] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class Form:
             K=self.K,
             E=self.E,
             out_shape=self.out_shape if self.op == "wgrad" else (M, self.out_shape[1]),
+            out_strides=self.out_strides,
             has_aligned_strides=self.has_aligned_strides,
             num_sms=self.num_sms,
         )
@@ -131,7 +133,8 @@ class Call(NamedTuple):
         if self.out is not None:
             return self.out
         form = self.form
-        return torch.empty(form.out_shape, dtype=form.out_dtype, device=form.device)
+        # With strides: torch.empty takes the host longer.
+        return torch.empty_strided(form.out_shape, form.out_strides, dtype=form.out_dtype, device=form.device)
 
     def check_alignment(self) -> None:
         """Refuse what no CUDA program can address. A CPU has no such rule.
@@ -173,6 +176,9 @@ _Key = tuple[object, ...] | None
 
 _FORMS: dict[_Key, Form] = {}
 """Of earlier calls, one form of each key. Checking one takes longer on the host than launching it."""
+
+_PAIRS: dict[_Key, tuple[Form, Form]] = {}
+"""Of earlier gradients that were wanted both, the forms of the two calls."""
 
 _MOST_FORMS = 1024
 
@@ -295,6 +301,33 @@ def wgrad_sizes(
     return _checked(Sizes(M, N, K, E))
 
 
+def gradient_calls(
+    g: torch.Tensor,
+    x: torch.Tensor,
+    w: torch.Tensor,
+    offs: torch.Tensor,
+    *,
+    weight_grad_dtype: torch.dtype,
+    num_sms: int | None,
+) -> tuple[Call, Call]:
+    """Check the arguments of the dgrad and the wgrad of one G, which have no outputs yet, by one lookup if known."""
+    _check_num_sms(num_sms)
+    key = None
+    if type(w) in _PLAIN and w.layout is torch.strided:
+        key = _key("wgrad", g, x, offs, None, num_sms, weight_grad_dtype, w.shape, w.stride(), w.dtype, w.device)
+    forms = _PAIRS.get(key)
+    if forms is not None:
+        M = g.shape[0]
+        return Call(forms[0].of_rows(M), g, w, offs, None), Call(forms[1].of_rows(M), g, x, offs, None)
+    dgrad = dgrad_call(g, w, offs, None, None, num_sms=num_sms)
+    wgrad = wgrad_call(g, x, offs, None, None, out_dtype=weight_grad_dtype, accumulate=False, num_sms=num_sms)
+    if key is not None:
+        if len(_PAIRS) >= _MOST_FORMS:
+            _PAIRS.clear()
+        _PAIRS[key] = dgrad.form, wgrad.form
+    return dgrad, wgrad
+
+
 def _check_num_sms(num_sms: object) -> None:
     """Refuse what is no number of SMs for a call. Each call's is checked: to a key, 2.0 and 2 are the same.
 
@@ -324,12 +357,12 @@ def _key(
         return None
     if not (type(a) in _PLAIN and type(b) in _PLAIN and type(ends) in _PLAIN):
         return None
-    strided = torch.strided
-    if a.layout != strided or b.layout != strided or ends.layout != strided:
+    if not a.layout is b.layout is ends.layout is torch.strided:
         return None
-    if len(a.shape) != 2:
+    shape_a = a.shape
+    if len(shape_a) != 2:
         return None
-    M, columns = a.shape
+    M, columns = shape_a
     shape_b: tuple[int, ...] = b.shape
     if op == "wgrad":
         if len(shape_b) != 2 or shape_b[0] != M:
@@ -383,6 +416,7 @@ def _known(
         K=sizes.K,
         E=sizes.E,
         out_shape=out_shape,
+        out_strides=(out_shape[1], 1) if op != "wgrad" else (out_shape[1] * out_shape[2], out_shape[2], 1),
         has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
         num_sms=num_sms,
     )

@@ -82,12 +82,49 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
     if form.device.type == "cpu":
         out = call.output()
         return Prepared(out=out, inputs=(a, b, offs), enqueue=partial(reference.run, call, out))
-    program = _program(form, deterministic)
-    if not deterministic and form.op == "wgrad":
+    program = allowed_program(call, deterministic=deterministic)
+    out = call.output()
+    route = _route(program, call, out)
+    if route is None:
+        enqueue: Callable[[], object] = partial(_write_what_no_row_gives, out, accumulate=form.accumulate)
+    else:
+        launch = route.bind(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr())
+        enqueue = partial(_enqueue, launch, out, form.device.index)
+    return Prepared(out=out, inputs=(a, b, offs), enqueue=enqueue)
+
+
+def _enqueue(launch: registry.Launch, out: torch.Tensor, device: int) -> None:
+    launch(torch.cuda.current_stream(device).cuda_stream)
+    # Autograd does not see this write. Uncounted, a backward that had saved ``out`` would take the new values.
+    torch.autograd.graph.increment_version(out)
+
+
+def allowed_program(call: Call, *, deterministic: bool) -> registry.Program:
+    """Return the program of a checked call on CUDA, whose tensors it can address and which nothing forbids.
+
+    Raises
+    ------
+    ArgumentError, NoProgramError, NondeterministicError
+        As :func:`prepare` says.
+    """
+    program = _program(call.form, deterministic)
+    if not deterministic and call.form.op == "wgrad":
         alert_not_deterministic("wgrad")
     call.check_alignment()
-    out = call.output()
-    return Prepared(out=out, inputs=(a, b, offs), enqueue=_enqueue(program, call, out))
+    return program
+
+
+def launch(program: registry.Program, call: Call, out: torch.Tensor, stream: int) -> None:
+    """Have an allowed program write ``out`` once, on the current stream: a :class:`Prepared` without what would last.
+
+    Autograd counts no version of ``out``, which must be new: nobody has saved what it held.
+    """
+    form, a, b, offs, _ = call
+    route = _route(program, call, out)
+    if route is None:
+        _write_what_no_row_gives(out, accumulate=form.accumulate)
+    else:
+        route.launch(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr(), stream)
 
 
 def check_deterministic(deterministic: object) -> None:
@@ -120,31 +157,19 @@ def _program(form: Form, deterministic: bool) -> registry.Program:
     return registry.find(form.problem(), "det" if deterministic else "nondet", _programs())
 
 
-def _enqueue(program: registry.Program, call: Call, out: torch.Tensor) -> Callable[[], object]:
+def _route(program: registry.Program, call: Call, out: torch.Tensor) -> registry.Route | None:
+    """Return the route of a call's form; None where there are no rows or no experts."""
     form, a, b, offs, _ = call
-    if form.M == 0 or form.E == 0:
-        return partial(_write_what_no_row_gives, out, accumulate=form.accumulate)
     key = program.variant, out.stride()
     route = form.routes.get(key)
-    if route is None:
-        route = form.routes[key] = _route(program, call, out)
-    launch = route.bind(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr())
-    device = form.device.index
-
-    def enqueue() -> None:
-        launch(torch.cuda.current_stream(device).cuda_stream)
-        # Autograd does not see this write. Uncounted, a backward that had saved ``out`` would take the new values.
-        torch.autograd.graph.increment_version(out)
-
-    return enqueue
-
-
-def _route(program: registry.Program, call: Call, out: torch.Tensor) -> registry.Route:
-    form, a, b, offs, _ = call
+    if route is not None or form.M == 0 or form.E == 0:
+        return route
     if 1 in (form.M, form.E):  # the first dimension of each
         a, b, out = map(_with_legal_strides, (a, b, out))
     with made_current(form.device.index):
-        return program.route(a, b, offs, out, accumulate=form.accumulate, num_sms=form.num_sms)
+        route = program.route(a, b, offs, out, accumulate=form.accumulate, num_sms=form.num_sms)
+    form.routes[key] = route
+    return route
 
 
 @torch.no_grad()

@@ -90,7 +90,7 @@ _MOST_FREE = 16
 
 
 class _Bound:
-    """A launch with its arguments. Once it is gone, these and its workspace are free for the next call.
+    """A launch with its arguments, which it releases once it is gone.
 
     Attributes
     ----------
@@ -98,20 +98,16 @@ class _Bound:
         None if nothing is split.
     """
 
-    __slots__ = ("_arguments", "_free", "_key", "workspace")
+    __slots__ = ("_arguments", "workspace")
 
-    def __init__(
-        self, arguments: _Arguments, free: list[_Arguments], workspace: Workspace | None, key: _Key | None
-    ) -> None:
-        self._arguments, self._free, self.workspace, self._key = arguments, free, workspace, key
+    def __init__(self, arguments: _Arguments) -> None:
+        self._arguments, self.workspace = arguments, arguments.workspace
 
     def __call__(self, stream: int) -> None:
         self._arguments.launch(stream)
 
-    def __del__(self, free: dict[_Key, Workspace] = _FREE) -> None:  # bound here: globals may go before the last launch
-        self._free.append(self._arguments)
-        if self._key is not None and self.workspace is not None:
-            free[self._key] = self.workspace
+    def __del__(self) -> None:
+        self._arguments.release()
 
 
 @dataclass(slots=True, eq=False)
@@ -120,17 +116,36 @@ class _Arguments:
 
     Attributes
     ----------
-    held
-        The route and the addresses that they were last written for.
+    free
+        Where they lie while no launch holds them.
+    route
+        That they were last written for.
+    addresses
+        That the maps were last encoded for; 0 is no address.
+    workspace
+        Of the launch that holds them; None if it splits nothing.
+    key
+        Under which a later call finds the workspace; None: never.
     """
 
     maps: tuple[ctypes.Array[ctypes.c_char], ...]
     problem: Problem
     launch: Launch
-    held: tuple[object, ...] = ()
+    free: list[_Arguments]
+    route: _Route | None = None
+    addresses: tuple[int, int, int] = (0, 0, 0)
+    workspace: Workspace | None = None
+    key: _Key | None = None
+
+    def release(self, workspaces: dict[_Key, Workspace] = _FREE) -> None:  # bound here: globals may go before a launch
+        """Leave them, and their workspace, to the next call."""
+        if self.workspace is not None and self.key is not None:
+            workspaces[self.key] = self.workspace
+        self.workspace = self.key = None
+        self.free.append(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)  # frozen, it would take a call with other rows longer
 class _Route:
     """What the calls of one form have in common: the kernel, and all of its arguments but addresses.
 
@@ -141,7 +156,7 @@ class _Route:
     rows
         Of each matrix of the first operand, the second and the output.
     constants
-        Fields of the problem.
+        The problem, but for what a launch is bound to.
     free
         Arguments for so many clusters that no launch holds.
     """
@@ -150,31 +165,47 @@ class _Route:
     clusters: int
     tiles: int
     rows: tuple[int, int, int]
-    constants: tuple[tuple[str, int], ...]
+    constants: Problem
     free: list[_Arguments]
 
     def bind(self, a: int, b: int, offs: int, out: int) -> _Bound:
         """Return a launch over the memory at these addresses, which keeps alive its own workspace alone."""
-        workspace, key = self._workspace()
+        return _Bound(self._written(a, b, offs, out, None))
+
+    def launch(self, a: int, b: int, offs: int, out: int, stream: int) -> None:
+        """Do what :meth:`bind` returns, once."""
+        arguments = self._written(a, b, offs, out, stream)
+        arguments.launch(stream)
+        arguments.release()
+
+    def _written(self, a: int, b: int, offs: int, out: int, stream: int | None) -> _Arguments:
+        """Return arguments over this memory, to be released after launches on ``stream``; None: which is not known."""
         try:
             arguments = self.free.pop()
         except IndexError:
             arguments = self._arguments()
+        addresses = (a, b, out)
+        if arguments.route is not self:
+            self._write_constants(arguments)
+        if arguments.addresses != addresses:
+            self._write_maps(arguments, addresses)
         problem = arguments.problem
-        held = (self, a, b, out)
-        if arguments.held != held:
-            for buffer, encode, address, rows in zip(
-                arguments.maps, self.family.encoders, (a, b, out), self.rows, strict=True
-            ):
-                buffer.raw = encode(address, rows)
-            for name, value in self.constants:
-                setattr(problem, name, value)
-            problem.out = out
-            arguments.held = held
-        problem.offs = offs
-        if workspace is not None:
-            problem.slots, problem.tickets = workspace.slots.data_ptr(), workspace.tickets.data_ptr()
-        return _Bound(arguments, self.free, workspace, key)
+        problem.offs, problem.out = offs, out
+        self._give_workspace(arguments, stream)
+        return arguments
+
+    def _write_constants(self, arguments: _Arguments) -> None:
+        """Write all but addresses; maps of another route, whose rows may be others, are of no address then."""
+        ctypes.memmove(ctypes.byref(arguments.problem), ctypes.byref(self.constants), ctypes.sizeof(Problem))
+        arguments.route, arguments.addresses = self, (0, 0, 0)
+
+    def _write_maps(self, arguments: _Arguments, addresses: tuple[int, int, int]) -> None:
+        """Write the maps of other addresses than before; that of a weight stays from call to call."""
+        encoders, held = self.family.encoders, arguments.addresses
+        for i in range(3):
+            if addresses[i] != held[i]:
+                arguments.maps[i].raw = encoders[i](addresses[i], self.rows[i])
+        arguments.addresses = addresses
 
     def _arguments(self) -> _Arguments:
         maps = tuple((ctypes.c_char * MAP_BYTES)() for _ in self.family.encoders)
@@ -187,26 +218,30 @@ class _Route:
             block=(THREADS, 1, 1),
             cluster=(cluster_size, 1, 1),
         )
-        return _Arguments(maps, problem, launch)
+        return _Arguments(maps, problem, launch, self.free)
 
-    def _workspace(self) -> tuple[Workspace | None, _Key | None]:
-        """Return a workspace, and the key under which a later call on the current stream finds it again; None: never.
+    def _give_workspace(self, arguments: _Arguments, stream: int | None) -> None:
+        """If tiles are split, give the workspace that a call on ``stream`` has left, or a new one; None: the current.
 
-        What a CUDA graph captures keeps its own, since replays go on when the bound launch is gone.
+        What a CUDA graph captures keeps its own, since replays go on when the launch is gone.
         """
         config, device = self.family.config, self.family.device
         if not config.splits:
-            return None, None
-        key = None
+            return
+        workspace = None
         if device.type != "cuda" or not _is_captured(device.index):
-            stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+            if stream is None:
+                stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
             key = self.family.name, self.clusters, min(self.tiles, self.clusters), device.index, stream
-            workspace = _FREE.pop(key, None)
-            if workspace is not None:
-                return workspace, key
-            if len(_FREE) >= _MOST_FREE:
+            workspace, arguments.key = _FREE.pop(key, None), key
+            if workspace is None and len(_FREE) >= _MOST_FREE:
                 _FREE.clear()
-        return Workspace.of(config, clusters=self.clusters, tiles=self.tiles, device=device), key
+        if workspace is None:
+            workspace = Workspace.of(config, clusters=self.clusters, tiles=self.tiles, device=device)
+        arguments.workspace = workspace
+        if workspace is not None:
+            arguments.problem.slots = workspace.slots.data_ptr()
+            arguments.problem.tickets = workspace.tickets.data_ptr()
 
 
 def _is_captured(device: int) -> bool:
@@ -366,14 +401,14 @@ def route(
         clusters=clusters,
         tiles=tiles,
         rows=(M, b.shape[-2], out.shape[-2]),
-        constants=(
-            ("out_row_stride", stored.row_stride),
-            ("out_expert_stride", stored.stack_stride if op == "wgrad" else M * stored.row_stride),
-            ("pace", resident.pace_of(clusters)),
-            ("num_experts", E),
-            ("M", M),
-            ("N", N),
-            ("K", K),
+        constants=Problem(
+            out_row_stride=stored.row_stride,
+            out_expert_stride=stored.stack_stride if op == "wgrad" else M * stored.row_stride,
+            pace=resident.pace_of(clusters),
+            num_experts=E,
+            M=M,
+            N=N,
+            K=K,
         ),
         free=resident.free[clusters],
     )

@@ -52,7 +52,7 @@ class Recorder:
             given = SimpleNamespace(a=a, b=b, offs=offs, out=out, accumulate=accumulate, num_sms=num_sms)
             given.device = self.current_device
             self.routed.append(given)
-            return SimpleNamespace(bind=bind)
+            return SimpleNamespace(bind=bind, launch=lambda *given: bind(*given[:4])(*given[4:]))
 
         def bind(*addresses):
             self.bound.append(addresses)

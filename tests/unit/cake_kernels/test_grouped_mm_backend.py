@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cake_kernels import grouped_gemm, grouped_mm
 from cake_kernels.errors import ArgumentError, NoProgramError
 from cake_kernels.facade import FallbackWarning, NondeterministicError, backend, torch_grouped_mm
+from cake_kernels.grouped_gemm import call as call_module
 from cake_kernels.grouped_gemm.call import Call, dgrad_call, forward_call, wgrad_call
 from tests.unit.cake_kernels.test_choice_of_program import OnCuda, gpu, has, on_cuda  # noqa: F401 - gpu is a fixture
 from tests.unit.cake_kernels.test_grouped_mm import BF16, FP32, WORST_ROUNDING, Inputs, assert_near
@@ -136,6 +137,26 @@ def test_the_reference_that_is_asked_for_asks_no_program(machine):
 
     assert_near(plain(grouped_mm(x, w, offs, backend="reference")), p.fp64()[0])
     assert machine.problems == []
+
+
+def test_a_step_asks_for_the_stream_once_a_direction_and_a_second_one_routes_nothing(machine, monkeypatch):
+    monkeypatch.setattr(call_module, "_PLAIN", {OnCuda})
+    monkeypatch.setattr(call_module, "_FORMS", {})
+    monkeypatch.setattr(call_module, "_PAIRS", {})
+    has(monkeypatch, *(machine.program(op) for op in ("fwd", "dgrad", "wgrad")))
+    asked, current_stream = [], torch.cuda.current_stream
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or current_stream(device))
+    p, x, w, offs = leaves()
+
+    for _ in range(2):
+        y = grouped_mm(x, w, offs)
+        dx, dw = torch.autograd.grad(y, (x, w), p.g.as_subclass(OnCuda))
+
+        assert [addresses[3] for addresses in machine.bound[-3:]] == [t.data_ptr() for t in (y, dx, dw)]
+
+    assert len(machine.routed) == 3
+    assert len(machine.bound) == len(machine.launched) == 6
+    assert asked == [1] * 4
 
 
 def test_a_variant_that_no_program_has_is_an_error_and_never_another_variant(machine):

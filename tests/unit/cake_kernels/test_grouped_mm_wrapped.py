@@ -44,13 +44,14 @@ class Wrap(torch.autograd.Function):
 @pytest.fixture
 def bound(monkeypatch):
     """The tensors that programs were bound to."""
-    seen, prepare = [], autograd.prepare
+    seen, compute = [], autograd.compute
 
-    def watched(call, **options):
-        seen.extend((call.a, call.b, call.offs))
-        return prepare(call, **options)
+    def watched(*calls, **options):
+        for call, _ in calls:
+            seen.extend((call.a, call.b, call.offs))
+        compute(*calls, **options)
 
-    monkeypatch.setattr(autograd, "prepare", watched)
+    monkeypatch.setattr(autograd, "compute", watched)
     return seen
 
 

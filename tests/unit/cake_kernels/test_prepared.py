@@ -186,6 +186,97 @@ def test_each_num_sms_has_a_form_of_its_own(monkeypatch):
     assert len(call_module._FORMS) == 9
 
 
+def gradient_calls(g, x, w, offs, dtype=BF16, num_sms=None):
+    return call_module.gradient_calls(g, x, w, offs, weight_grad_dtype=dtype, num_sms=num_sms)
+
+
+@pytest.fixture
+def no_pairs(monkeypatch):
+    monkeypatch.setattr(call_module, "_PAIRS", {})
+
+
+def test_both_gradients_are_the_calls_of_each_and_known_ones_are_looked_up_once(monkeypatch, no_pairs):
+    x, g, w, offs = randn(M, K), randn(M, N), randn(E, N, K), int32(5, 5, 11)
+    dgrad, wgrad = gradient_calls(g, x, w, offs, torch.float32, 37)
+    assert dgrad.form is call_module.dgrad_call(g, w, offs, None, None, num_sms=37).form
+    options = {"out_dtype": torch.float32, "accumulate": False, "num_sms": 37}
+    assert wgrad.form is call_module.wgrad_call(g, x, offs, None, None, **options).form
+    monkeypatch.delattr(call_module, "dgrad_call")
+    monkeypatch.delattr(call_module, "wgrad_call")
+
+    x, g, w, offs = x.clone(), g.clone(), w.clone(), offs.clone()
+    again = gradient_calls(g, x, w, offs, torch.float32, 37)
+    fewer = gradient_calls(g[:7], x[:7], w, offs, torch.float32, 37)
+
+    assert [call.form for call in again] == [dgrad.form, wgrad.form]
+    assert [(call.a is g, call.b is b, call.offs is offs) for call, b in zip(again, (w, x), strict=True)] == [
+        (True, True, True)
+    ] * 2
+    assert [(call.form.M, call.form.out_shape) for call in fewer] == [(7, (7, K)), (7, (E, N, K))]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"w": randn(E, N, K).half()}, "w must be torch.bfloat16"),
+        ({"w": randn(E, N, 2 * K)[..., ::2]}, "w must have unit stride"),
+        ({"w": randn(E, N, K)[:, :-1]}, r"w\.shape\[1\] must be N"),
+        ({"w": torch.zeros(E, N, K, dtype=BF16, device="meta")}, "w must be on the device of g"),
+        ({"x": randn(M - 1, K)}, r"x\.shape\[0\] must be M"),
+        ({"x": randn(M, 2 * K)[:, ::2]}, "x must have unit stride"),
+        ({"offs": int32(5, 11)}, "offs must have one cumulative end for each"),
+        ({"g": randn(M, 2 * N)[:, ::2]}, "g must have unit stride"),
+        ({"num_sms": 37.0}, "num_sms must be an int"),
+    ],
+)
+def test_known_gradients_do_not_let_a_wrong_argument_pass(no_pairs, changed, says):
+    right = {"g": randn(M, N), "x": randn(M, K), "w": randn(E, N, K), "offs": int32(5, 5, 11), "num_sms": 37}
+    gradient_calls(**right)
+
+    with pytest.raises(ArgumentError, match=says):
+        gradient_calls(**{**right, **changed})
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_layout_that_has_no_strides_is_refused_by_its_rule():
+    g, x, w, offs = randn(M, N), randn(M, K), randn(E, N, K).to_sparse_csr(), int32(5, 5, 11)
+
+    for call in (lambda: gradient_calls(g, x, w, offs), lambda: call_module.forward_call(x, w, offs, None, None)):
+        with pytest.raises(ArgumentError, match=r"w must have the layout torch.strided, got torch.sparse_csr"):
+            call()
+
+
+def test_gradients_of_another_stride_class_or_option_are_checked_anew(no_pairs):
+    right = {"g": randn(M, N), "x": randn(M, K), "w": randn(E, N, K), "offs": int32(5, 5, 11)}
+    known = [call.form for call in gradient_calls(**right)]
+    wide = randn(E, N, K + 8)[..., :K]
+    other = right["w"].as_subclass(type("Other", (torch.Tensor,), {}))
+
+    assert gradient_calls(**{**right, "w": wide})[0].form not in known
+    assert gradient_calls(**{**right, "w": other})[0].form not in known
+    assert gradient_calls(**right, num_sms=2)[0].form not in known
+    assert gradient_calls(**right, dtype=torch.float32)[1].form not in known
+    assert [call.form for call in gradient_calls(**right)] == known
+
+
+def test_only_so_many_pairs_of_gradients_are_kept(monkeypatch, no_pairs):
+    monkeypatch.setattr(call_module, "_MOST_FORMS", 3)
+
+    for columns in range(8, 15):
+        gradient_calls(randn(6, 16), randn(6, columns), randn(2, 16, columns), int32(2, 6))
+
+        assert len(call_module._PAIRS) == (columns - 8) % 3 + 1
+
+
+@pytest.mark.parametrize("sizes", [(12, 3), (1, 1), (0, 3), (5, 0), (0, 0)])
+def test_a_new_output_is_contiguous_whatever_its_size(sizes):
+    rows, experts = sizes
+    g, x, w, offs = randn(rows, N), randn(rows, K), randn(experts, N, K), torch.zeros(experts, dtype=torch.int32)
+
+    for call in (call_module.forward_call(x, w, offs, None, None), *gradient_calls(g, x, w, offs)):
+        assert call.output().stride() == torch.empty(call.form.out_shape).stride()
+
+
 def test_a_known_form_does_not_let_a_wrong_argument_pass(monkeypatch):
     monkeypatch.setattr(call_module, "_FORMS", {})
     x, w = torch.zeros(6, 8, dtype=torch.bfloat16), torch.zeros(2, 16, 8, dtype=torch.bfloat16)

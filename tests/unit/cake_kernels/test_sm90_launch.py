@@ -138,6 +138,69 @@ def test_calls_that_differ_by_their_rows_share_arguments_which_are_written_for_e
     assert (len(loaded), loaded[0].fake.bound) == (1, 2)  # of 12 clusters and of 18
 
 
+def addresses(*tensors):
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+@pytest.mark.parametrize("op", ["fwd", "wgrad"])
+def test_a_launch_of_once_is_on_its_stream_with_its_addresses_and_leaves_its_arguments_to_the_next(loaded, op):
+    (a, b, out), (a2, b2, out2) = operands(op), operands(op)
+    offs = OFFS.clone()
+    route = launch.route(op, a, b, OFFS, out, accumulate=False)
+
+    route.launch(*addresses(a, b, OFFS, out), 8)
+    route.launch(*addresses(a2, b2, offs, out2), 9)
+
+    fake = loaded[0].fake
+    assert LAUNCHED[-2:] == [8, 9]
+    assert fake.bound == 1
+    assert fake.mapped == addresses(a2, b2, out2)
+    assert (fake.problem.offs, fake.problem.out) == (offs.data_ptr(), out2.data_ptr())
+
+
+def test_launches_of_once_share_the_workspace_of_their_stream_and_of_no_other(loaded):
+    a, b, out = operands("wgrad")
+    route = launch.route("wgrad", a, b, OFFS, out, accumulate=False)
+    bound = route.bind(*addresses(a, b, OFFS, out))
+
+    def slots(stream):
+        route.launch(*addresses(a, b, OFFS, out), stream)
+        return loaded[0].fake.problem.slots
+
+    given = [slots(stream) for stream in (8, 9, 8, 9)]
+
+    assert given[:2] == given[2:]
+    assert len({*given, bound.workspace.slots.data_ptr()}) == 3
+
+
+def test_only_maps_of_other_memory_or_other_rows_are_written(loaded, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        launch,
+        "Encoder",
+        lambda numbers, what, *, device: lambda *given: asked.append(given) or struct.pack("<QQ112x", *given),
+    )
+    (x, w, y), (x2, _, y2) = operands("fwd"), operands("fwd")
+    routes = {
+        rows: launch.route("fwd", x[:rows], w, OFFS, y[:rows], accumulate=False, config=NARROW_PAIR)
+        for rows in (M, 990)
+    }
+
+    def encoded(x, y, rows=M):
+        asked.clear()
+        routes[rows].launch(*addresses(x, w, OFFS, y), 0)
+        return asked[:]
+
+    whole = [(x.data_ptr(), M), (w.data_ptr(), N), (y.data_ptr(), M)]
+    assert encoded(x, y) == whole
+    assert encoded(x, y) == []
+    assert encoded(x2, y2) == [(x2.data_ptr(), M), (y2.data_ptr(), M)]
+    assert encoded(x, y2) == [(x.data_ptr(), M)]
+    assert encoded(x, y2, rows=990) == [(x.data_ptr(), 990), (w.data_ptr(), N), (y2.data_ptr(), 990)]
+    assert encoded(x, y) == whole
+    assert loaded[0].fake.bound == 1
+
+
 @pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
 def test_the_strides_of_one_row_are_no_strides_of_more(loaded, op):
     a, b, out = operands(op)
