@@ -39,7 +39,7 @@ MAX_CLUSTERS = 144
 """Clusters of a launch: the tables of the device header have room for as many. A full GH100 has 144 SMs."""
 
 MAX_K_BLOCKS = 2**30
-"""Of all tiles of a launch: the device header counts in int32. On 66 clusters they are 15 seconds of work."""
+"""Of all tiles of a launch: the device header counts in int32. On 132 SMs they are some 7 seconds of work."""
 
 SplitWhen = Literal["never", "no_room", "gain"]
 """When the tail is split: never; where less-loaded clusters have no room for whole tiles; wherever it gains."""

@@ -177,7 +177,7 @@ needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, w
 
 
 @needs_gxx
-@pytest.mark.parametrize("clusters", [1, 2, 31, 33, 66, MAX_CLUSTERS])
+@pytest.mark.parametrize("clusters", [1, 2, 31, 33, 66, 132, MAX_CLUSTERS])
 @pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
 def test_the_device_header_plans_as_the_model_does(op, clusters):
     draw = random.Random(clusters)
@@ -199,6 +199,7 @@ def test_the_device_header_plans_1024_experts_as_the_model_does():
 
 
 @needs_gxx
+@pytest.mark.parametrize(("clusters", "columns"), [(132, 192), (66, 384)])
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize(
     "sizes",
@@ -210,11 +211,11 @@ def test_the_device_header_plans_1024_experts_as_the_model_does():
         (37526, 37525, 37525, 0),
     ],
 )
-def test_the_device_header_plans_published_groups_as_the_model_does(sizes, split):
+def test_the_device_header_plans_published_groups_as_the_model_does(sizes, split, clusters, columns):
     ends = list(accumulate(sizes))
-    made = walk("wgrad", ends, M=112576, N=4096, K=6144, cluster_rows=256, cluster_columns=384, band=8)
+    made = walk("wgrad", ends, M=112576, N=4096, K=6144, cluster_rows=256, cluster_columns=columns, band=8)
 
-    assert on_the_cpu(made, "wgrad", ends, 112576, 66, split) == dumped(plan(made, 66, split=split))
+    assert on_the_cpu(made, "wgrad", ends, 112576, clusters, split) == dumped(plan(made, clusters, split=split))
 
 
 # Those of the examples below: remainders, rooms and gains that are just too short, cuts too near to an end, a tail that
