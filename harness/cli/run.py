@@ -148,7 +148,8 @@ def command(
     other = open_previous(previous, arms, only_affected=only_affected, top=TOP)
     arms = with_kernels(arms, other)
     if profile:
-        for option, given in (("--only-affected", only_affected), ("--floors", floors)):
+        others = {"--only-affected": only_affected, "--floors": floors, "--dry-run": dry_run, "--resume": resume}
+        for option, given in others.items():
             if given:
                 raise UsageError(f"{option} does not apply to --profile; leave it out")
         _profile(cases, arms, device, seed)

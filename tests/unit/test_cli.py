@@ -340,6 +340,14 @@ def run_of_each_profile_line(cli: RunCli, capsys: pytest.CaptureFixture[str], *w
     return runs
 
 
+@pytest.mark.parametrize("words", [("--dry-run",), ("--resume", "reports/r.json")], ids=lambda words: words[0])
+def test_one_call_for_a_profiler_is_no_plan_and_goes_on_with_no_run(
+    words: tuple[str, ...], cli: RunCli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli(*run("--arm", "fast", "--profile", *words)) == 2
+    assert f"{words[0]} does not apply to --profile; leave it out" in capsys.readouterr().err
+
+
 def test_list_profile_prints_the_shape_that_each_row_was_given_as(
     cli: RunCli, capsys: pytest.CaptureFixture[str]
 ) -> None:
