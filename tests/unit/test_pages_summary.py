@@ -157,6 +157,17 @@ def test_a_host_bound_row_is_flagged_and_in_no_geomean() -> None:
     assert (limit.what, [name.case.name for name in limit.rows]) == (C, ["A"])
 
 
+def test_an_arm_is_host_bound_where_its_gap_is_more_than_ten_percent_of_its_span() -> None:
+    busy_ms = {"at": 4.5, "above": 4.495}
+
+    rows = [
+        row(case(name), {NEW: [4 * MS], C: [5 * MS]}, busy={NEW: [4 * MS], C: [round(ms * MS)]})
+        for name, ms in busy_ms.items()
+    ]
+
+    assert [found.host_bound for found in summarise([run(*rows)]).rows] == [(), (C,)]
+
+
 def test_a_host_bound_row_is_in_no_standing() -> None:
     loop = row(case(), {NEW: [4 * MS], C: [5 * MS]}, busy={NEW: [4 * MS], C: [4 * MS]})
 

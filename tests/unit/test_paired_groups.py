@@ -203,6 +203,14 @@ def test_a_group_in_which_an_arms_clock_is_off_its_own_is_measured_again() -> No
     assert set(row.samples.clock_mhz) == {1980}
 
 
+@pytest.mark.parametrize(("clock_mhz", "discarded"), [(1941, 0), (1939, 1), (2059, 0), (2061, 1)])
+def test_a_clock_is_off_where_it_differs_by_more_than_three_percent(clock_mhz: int, discarded: int) -> None:
+    # Of one group in six, against a median of 2000.
+    row = clocked(lambda index, arm: clock_mhz if index == 5 else 2000)
+
+    assert len(row.discarded) == discarded
+
+
 def test_a_group_without_a_clock_does_not_switch_the_rule_off() -> None:
     row = clocked(lambda index, arm: None if index == 1 else 1700 if index == 5 else 1980)
 

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cake_kernels.facade import autograd as facade_autograd
 from harness import arms
+from harness.arms._cake import step_options
 from harness.arms._step import step
 from harness.operands import make_operands
 from tests.bench import fp64
@@ -76,6 +78,13 @@ def test_inputs_are_left_as_they_were(name, op, new_case):
         assert tensor == old if isinstance(tensor, tuple) else torch.equal(tensor, old)
         assert not getattr(tensor, "requires_grad", False)
         assert getattr(tensor, "grad", None) is None
+
+
+def test_on_a_gpu_a_step_of_ours_is_a_program_or_an_error():
+    cpu, gpu = (SimpleNamespace(is_cuda=is_cuda) for is_cuda in (False, True))
+
+    assert step_options(gpu, "det") == {"offs": gpu, "deterministic": True, "backend": "sm90"}
+    assert step_options(cpu, "nondet") == {"offs": cpu, "deterministic": False, "backend": "auto"}
 
 
 # What is launched
