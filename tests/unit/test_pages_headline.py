@@ -161,11 +161,21 @@ def test_gains_and_regressions_say_what_chance_gives() -> None:
     ) in made
 
 
-def test_where_no_row_is_on_a_side_chance_is_said_too() -> None:
+def test_where_no_row_is_on_a_side_the_furthest_are_named_and_what_chance_gives() -> None:
     assert (
-        "- Regressions, reported as is: none of 2 rows is below 1.0 (chance 1). Chance alone would put the lowest row"
-        " at about 0.998.\n"
+        "- Regressions, reported as is: none of 2 rows is below 1.0 (chance 1); the lowest: dW b 1.400 [1.386,"
+        " 1.414], dW a 1.500 [1.485, 1.515]. Chance alone would put the lowest row at about 0.998.\n"
     ) in page(rated("a", 1.5), rated("b", 1.4))
+
+
+def test_of_many_rows_on_the_other_side_five_are_named() -> None:
+    made = page(*(rated(name, 0.9 - n / 100) for n, name in enumerate("abcdefg")))
+
+    assert (
+        "- Largest gains: none of 7 rows is above 1.0 (chance 3.5); the highest: dW a 0.900 [0.891, 0.909], dW b 0.890"
+        " [0.881, 0.899], dW c 0.880 [0.871, 0.889], dW d 0.870 [0.861, 0.879], dW e 0.860 [0.851, 0.869]. Chance"
+    ) in made
+    assert made.index("- Largest gains: ") < made.index("- Regressions, reported as is: ")
 
 
 def test_of_one_row_or_of_rows_under_five_groups_chance_puts_none_furthest() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.model.machine import Machine
-from harness.model.run import Run
+from harness.model.run import Run, row_key
 from harness.pages.pr import render_page
 from harness.pages.summary import summarise
 from harness.revision import revision
@@ -91,6 +91,16 @@ def test_the_same_times_in_two_rows_of_one_run_are_no_copy() -> None:
     rows = [row(case(name), {NEW: [4 * MS], T: [5 * MS]}) for name in ("a", "b")]
 
     assert len(summarise([run(*rows)]).rows) == 2
+
+
+def test_a_row_that_another_run_has_is_not_missing() -> None:
+    rows = {name: row(case(name), {NEW: [4 * MS], T: [5 * MS]}) for name in ("a", "b", "c")}
+    planned = tuple(row_key("boost", one.case) for one in rows.values())
+    first, second = run(rows["a"], run_id="first"), run(rows["b"], run_id="second")
+
+    (lacking,) = summarise([replace(first, planned=planned), second]).missing
+
+    assert (lacking.run_id, lacking.planned, lacking.rows) == ("first", 3, (planned[2],))
 
 
 def pooled(tree: str) -> str:

@@ -13,7 +13,7 @@ from harness.pages.markdown.numbers import NOTHING, counted, expected_rows, perc
 from harness.pages.summary.pool import REGIMES
 
 NAMED = 5
-"""Rows whose clocks leave no verdict that a line names."""
+"""Rows that a line names: those whose clocks leave no verdict, the furthest ones where none is on a side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def where(report: Report, standing: Standing) -> str:
 
 
 def _lines(report: Report, standing: Standing) -> tuple[str, ...]:
-    return regressions(standing), gains(standing), *scatter(report, standing)
+    return gains(standing), regressions(standing), *scatter(report, standing)
 
 
 def regressions(standing: Standing) -> str:
@@ -121,6 +121,9 @@ def _listed(standing: Standing, side: _Side) -> str:
     half = f"(chance {n / 2:g})"
     if not side.count:
         said = f"none of {counted(n, 'row')} {verb} {side.name} 1.0 {half}"
+        nearest = sorted(standing.rows, key=lambda entry: entry.ratio.median, reverse=side.furthest == "highest")
+        if nearest:
+            said += f"; the {side.furthest}: {', '.join(words.row_ratio(entry) for entry in nearest[:NAMED])}"
     else:
         title = f"; the {side.furthest}: " if side.count > len(side.entries) else ": "
         said = (

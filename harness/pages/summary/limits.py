@@ -45,9 +45,9 @@ def limits(
 
 
 def missing(runs: Sequence[Run]) -> tuple[Missing, ...]:
-    """Return the runs that have fewer rows than they planned, with those they lack."""
-    every = ((run, {row_key(row.regime, row.case) for row in run.rows}) for run in runs)
-    lacking = ((run, tuple(key for key in run.planned if key not in done)) for run, done in every)
+    """Return the runs that lack rows that they planned and no other one of ``runs`` has either, with those rows."""
+    done = {row_key(row.regime, row.case) for run in runs for row in run.rows}
+    lacking = ((run, tuple(key for key in run.planned if key not in done)) for run in runs)
     return tuple(Missing(run_id=run.run_id, planned=len(run.planned), rows=keys) for run, keys in lacking if keys)
 
 
