@@ -32,7 +32,7 @@ def small(seed: int = 0, N: int = 512, K: int = 768) -> Ragged:
 
 
 def several_waves() -> Ragged:
-    """32 tiles an expert: on 66 clusters a full wave, and a tail of 30 tiles."""
+    """64 tiles an expert: on 132 SMs a full wave, and a tail of 60 tiles."""
     return ragged((3000, 3001, 2999), N=2048, K=1536)
 
 
