@@ -19,7 +19,7 @@ _OPS = {
     "dX": "data gradient, dX = G W",
     "dW": "weight gradient, dW = Gᵀ X (`fp32` in a row's name: FP32 output, else BF16)",
     "ckpt": "forward and backward of one grouped GEMM in a checkpoint region, early stop off",
-    "ckpt ES": "forward and backward of one grouped GEMM in a checkpoint region, early stop on, which is torch's default",
+    "ckpt ES": "forward and backward of one grouped GEMM in a checkpoint region, early stop on, torch's default",
 }
 
 _ROW_CLASSES = {
