@@ -134,8 +134,7 @@ def relative_error(kernel: Kernel, N: int, K: int, num_sms: int | None) -> float
     out = expected.cuda()
 
     on_device = a.cuda(), b.cuda(), offs.cuda()  # a launch keeps none of them alive
-    options = {"accumulate": kernel.accumulate, "num_sms": num_sms, "config": kernel.config}
-    launch = prepare(kernel.op, *on_device, out, **options)  # type: ignore[arg-type]
+    launch = prepare(kernel.op, *on_device, out, accumulate=kernel.accumulate, num_sms=num_sms, config=kernel.config)
     launch(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from cake_kernels import grouped_gemm, grouped_mm
 from cake_kernels.errors import ArgumentError, NoProgramError
-from cake_kernels.facade import autograd
 from cake_kernels.offsets import ends_within
 
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -62,19 +61,6 @@ class Inputs:
 def assert_near(value, expected, limit=None):
     error, norm = (value.double() - expected).norm(), expected.norm()
     assert error <= (limit or REL_L2[value.dtype]) * norm, f"{error} of {norm}"
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Each call that was launched, in order."""
-    seen, compute = [], autograd.compute
-
-    def counting(*calls, **options):
-        seen.extend(call for call, _ in calls)
-        compute(*calls, **options)
-
-    monkeypatch.setattr(autograd, "compute", counting)
-    return seen
 
 
 def ops(calls):

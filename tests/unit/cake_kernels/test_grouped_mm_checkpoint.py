@@ -12,7 +12,7 @@ from torch.utils.checkpoint import (
 
 from cake_kernels import grouped_mm
 from tests.unit.cake_kernels.test_dispatch_mode import Watching
-from tests.unit.cake_kernels.test_grouped_mm import Inputs, calls, ops, randn  # noqa: F401 - calls is a fixture
+from tests.unit.cake_kernels.test_grouped_mm import Inputs, ops
 
 OPERATOR = torch.ops.cake_kernels.grouped_mm.default
 
@@ -52,7 +52,7 @@ def same(one, other):
     ids=["ends in it", "after relu", "without early stop", "reentrant", "needs y itself"],
 )
 def test_a_checkpoint_launches_the_forward_again_only_where_its_result_is_needed(
-    calls,  # noqa: F811
+    calls,
     region,
     options,
     early_stop,
@@ -69,7 +69,7 @@ def test_a_checkpoint_launches_the_forward_again_only_where_its_result_is_needed
     assert same(got, expected)
 
 
-def test_of_two_in_a_row_only_the_first_is_launched_again(calls):  # noqa: F811
+def test_of_two_in_a_row_only_the_first_is_launched_again(calls):
     p = Inputs(N=16)
     square = partial(one_after_another)
     expected = gradients(square, p, inside=None)
@@ -82,7 +82,7 @@ def test_of_two_in_a_row_only_the_first_is_launched_again(calls):  # noqa: F811
 
 
 @pytest.mark.parametrize("frozen", ["x", "w"])
-def test_a_frozen_operand_changes_nothing_of_that(calls, frozen):  # noqa: F811
+def test_a_frozen_operand_changes_nothing_of_that(calls, frozen):
     p = Inputs()
     x, w = p.leaves()
     (x if frozen == "x" else w).requires_grad_(False)
@@ -113,7 +113,7 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
 @every_policy
-def test_below_a_selective_policy_a_region_that_ends_in_it_launches_the_forward_once(calls, policy):  # noqa: F811
+def test_below_a_selective_policy_a_region_that_ends_in_it_launches_the_forward_once(calls, policy):
     p = Inputs()
     expected = gradients(after_relu, p, inside=None)
     calls.clear()
@@ -125,7 +125,7 @@ def test_below_a_selective_policy_a_region_that_ends_in_it_launches_the_forward_
 
 
 @every_policy
-def test_where_the_result_is_needed_a_selective_policy_decides_whether_it_is_launched_again(calls, policy):  # noqa: F811
+def test_where_the_result_is_needed_a_selective_policy_decides_whether_it_is_launched_again(calls, policy):
     p = Inputs()
     expected = gradients(before_sigmoid, p, inside=None)
     calls.clear()
@@ -138,7 +138,7 @@ def test_where_the_result_is_needed_a_selective_policy_decides_whether_it_is_lau
 
 @pytest.mark.parametrize("frozen", ["x", "w"])
 @every_policy
-def test_a_frozen_operand_changes_nothing_of_that_either(calls, policy, frozen):  # noqa: F811
+def test_a_frozen_operand_changes_nothing_of_that_either(calls, policy, frozen):
     p = Inputs()
     x, w = p.leaves()
     (x if frozen == "x" else w).requires_grad_(False)
@@ -159,7 +159,7 @@ REGIONS = {"ends in it": after_relu, "needs y itself": before_sigmoid}
 @pytest.mark.parametrize("modes", MODES)
 @pytest.mark.parametrize("region", REGIONS)
 def test_below_any_dispatch_mode_as_many_are_launched_as_above_it_with_the_same_bits(
-    calls,  # noqa: F811
+    calls,
     region,
     modes,
     kind,
@@ -183,7 +183,7 @@ def test_below_any_dispatch_mode_as_many_are_launched_as_above_it_with_the_same_
     assert same((x.grad, w.grad), expected)
 
 
-def test_a_policy_that_saves_everything_saves_no_more_than_the_result(calls):  # noqa: F811
+def test_a_policy_that_saves_everything_saves_no_more_than_the_result(calls):
     p = Inputs()
     expected = gradients(before_sigmoid, p, inside=None)
     contexts = partial(create_selective_checkpoint_contexts, lambda *_, **__: CheckpointPolicy.MUST_SAVE)
@@ -209,7 +209,7 @@ def test_a_result_that_is_saved_by_a_policy_and_changed_in_place_is_an_error_and
         gradients(region, p, **selective(CheckpointPolicy.MUST_SAVE))
 
 
-def test_a_checkpoint_around_a_compiled_function_launches_the_forward_again(calls):  # noqa: F811
+def test_a_checkpoint_around_a_compiled_function_launches_the_forward_again(calls):
     p = Inputs()
     expected = gradients(after_relu, p, inside=None)
     torch.compiler.reset()
@@ -228,7 +228,7 @@ COMPILED = {"no policy": {"use_reentrant": False}, **{name: selective(policy) fo
 @pytest.mark.parametrize("region", REGIONS)
 @pytest.mark.filterwarnings("ignore")  # torch's own, that selective checkpointing is new there
 def test_a_compiled_checkpoint_launches_the_forward_again_only_where_an_eager_one_does(
-    calls,  # noqa: F811
+    calls,
     region,
     options,
 ):

@@ -5,12 +5,11 @@ import torch
 
 from cake_kernels import grouped_mm
 from cake_kernels.errors import ArgumentError
-from tests.unit.cake_kernels.test_grouped_mm import (  # noqa: F401
+from tests.unit.cake_kernels.test_grouped_mm import (
     BF16,
     FP32,
     Inputs,
     assert_near,
-    calls,
     int32,
     ops,
     row_padded,
@@ -68,7 +67,7 @@ def gradients(function, p, *, by=None):
 
 
 @pytest.mark.parametrize("function", [grouped_mm, of_a_view])
-def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(calls, function):  # noqa: F811
+def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(calls, function):
     graphs = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(function, backend=graphs, fullgraph=True, dynamic=True)
 
@@ -84,7 +83,7 @@ def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(call
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_compiled_the_forward_and_both_gradients_may_occupy_num_sms(calls, dynamic):  # noqa: F811
+def test_compiled_the_forward_and_both_gradients_may_occupy_num_sms(calls, dynamic):
     compiled = torch.compile(grouped_mm, backend="aot_eager", fullgraph=True, dynamic=dynamic)
 
     for num_sms in (37, 100, None):

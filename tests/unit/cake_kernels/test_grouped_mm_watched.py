@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cake_kernels import grouped_mm
 from cake_kernels.errors import ArgumentError, NoProgramError
 from tests.unit.cake_kernels.test_dispatch_mode import Watching
-from tests.unit.cake_kernels.test_grouped_mm import BF16, Inputs, calls, ops  # noqa: F401 - calls is a fixture
+from tests.unit.cake_kernels.test_grouped_mm import BF16, Inputs, ops
 
 OPS = torch.ops.cake_kernels
 
@@ -25,7 +25,7 @@ def same(one, other):
     return all(torch.equal(a.nan_to_num(9.0), b.nan_to_num(9.0)) for a, b in zip(one, other, strict=True))
 
 
-def test_below_a_mode_each_product_is_one_operator_with_the_same_bits(calls):  # noqa: F811
+def test_below_a_mode_each_product_is_one_operator_with_the_same_bits(calls):
     p = Inputs()
     expected = gradients(grouped_mm, p)
     calls.clear()
@@ -39,7 +39,7 @@ def test_below_a_mode_each_product_is_one_operator_with_the_same_bits(calls):  #
     assert same(got, expected)
 
 
-def test_below_a_mode_each_product_may_occupy_num_sms(calls):  # noqa: F811
+def test_below_a_mode_each_product_may_occupy_num_sms(calls):
     with Watching():
         gradients(lambda *given: grouped_mm(*given, num_sms=37), Inputs())
 
@@ -154,7 +154,7 @@ def test_below_a_mode_two_uses_in_one_graph_add_their_gradients():
         assert same(gradients(twice, p), expected)
 
 
-def test_below_a_mode_a_retained_graph_gives_the_same_gradients_again_without_a_forward(calls):  # noqa: F811
+def test_below_a_mode_a_retained_graph_gives_the_same_gradients_again_without_a_forward(calls):
     p = Inputs()
     leaves = p.leaves()
 

@@ -8,7 +8,6 @@ from torch.utils.checkpoint import checkpoint
 
 from cake_kernels.moe import MoEExperts
 from cake_kernels.offsets import ends_of
-from tests.unit.cake_kernels.test_grouped_mm import calls, ops  # noqa: F401 - calls is a fixture
 from tools import moe_step, train_toy
 
 BF16, FP32 = torch.bfloat16, torch.float32
@@ -73,7 +72,7 @@ def test_fp32_parameters_work_under_autocast():
     assert {p.grad.dtype for p in layer.parameters()} == {FP32}
 
 
-def test_a_checkpoint_around_it_launches_gate_up_again_and_down_not(calls):  # noqa: F811
+def test_a_checkpoint_around_it_launches_gate_up_again_and_down_not(calls):
     layer, (x, offs) = experts(), batch((4, 0, 5))
 
     checkpoint(layer, x.requires_grad_(), offs, use_reentrant=False).sum().backward()
