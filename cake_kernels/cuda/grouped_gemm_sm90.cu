@@ -91,7 +91,7 @@ constexpr u32 kBarrierOffset = kStagingOffset + kConsumers * STAGING * kStagingB
 constexpr u32 kEndsOffset = kBarrierOffset + (2 * STAGES + kPlans) * 8;
 constexpr u32 kFirstTileOffset = kEndsOffset + (MAX_EXPERTS + 2) * 4;
 constexpr u32 kExpertsOffset = kFirstTileOffset + (MAX_EXPERTS + 2) * 4;
-constexpr u32 kPlanOffset = kExpertsOffset + (MAX_EXPERTS + 2) * 4;
+constexpr u32 kPlanOffset = kExpertsOffset + (kWgrad ? MAX_EXPERTS + 2 : 0) * 4;  // others have no such table
 
 // Most rows of a group that wgrad sums in one go where its output is FP32. The tensor core's adder truncates, which over
 // n rows costs about 1e-9 n of the sum; what was summed before is added to the rest in the output, rounded.
@@ -116,8 +116,8 @@ static_assert(sizeof(Plan) == 4 * (12 * MAX_CLUSTERS + 10), "config.py reserves 
 
 // How far the clusters of a launch are; zeros between launches.
 struct Pace {
-    int begun;  // tiles
-    int done;   // clusters
+    int tiles;     // asked for by their clusters' producers
+    int clusters;  // that leave
 };
 
 // What a launch is given. Strides of the output in elements.
@@ -277,24 +277,23 @@ __device__ __forceinline__ void load_operand(const TensorMap& map, u32 smem, u32
     }
 }
 
-// Clusters that begin their tiles together find in the L2 what another has just read. So a cluster looks, before its tile
-// number `turn` but for the first one, whether all that have one have begun theirs: LOOKS times at most for each k-block of
-// the tile. Returns false if they have not, and it does not wait again. A wait that aligns timing, on which no result
-// depends and which ends by itself; two launches that run at once disturb each other's pace and nothing else.
-__device__ __forceinline__ bool keep_pace(Pace& pace, int turn, int num_tiles, int k_length, bool waits) {
-    add_relaxed(&pace.begun, 1);
-    if (turn == 0 || !waits) return waits;
-    const int all = min(num_tiles, (turn + 1) * int(num_clusters()));
+// Clusters that begin their tiles together find in the L2 what another has just read. So a cluster counts each tile that it
+// has asked for, and looks, before it begins the next one, whether the others have done as many: LOOKS times at most for each
+// k-block of the tile. Returns false if they have not, and it does not wait again. A wait that aligns timing, on which no
+// result depends and which ends by itself; two launches that run at once disturb each other's pace and nothing else.
+__device__ __forceinline__ bool keep_pace(const Pace& pace, int tile, int k_length, bool waits) {
+    const int all = tile - int(cluster_id());  // tiles of the waves before
+    if (!waits || all == 0) return waits;
     const int looks = ceil_div(k_length, kBlockK) * LOOKS;
     for (int look = 0; look < looks; ++look)
-        if (load_relaxed(&pace.begun) >= all) return true;
+        if (load_relaxed(&pace.tiles) >= all) return true;
     return false;
 }
 
-// The last cluster to leave clears what all have begun. `done` wraps by itself: nothing that another launch adds is lost.
+// The last cluster to leave clears the tiles. `clusters` wraps by itself: nothing that another launch adds is lost.
 __device__ __forceinline__ void leave_pace(Pace& pace) {
     const int last = int(num_clusters()) - 1;
-    if (fetch_increment(&pace.done, last) == last) store_relaxed(&pace.begun, 0);
+    if (fetch_increment(&pace.clusters, last) == last) store_relaxed(&pace.tiles, 0);
 }
 
 __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, const TensorMap& row_map,
@@ -306,15 +305,13 @@ __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, cons
     Ring ring;
     ring.phase = 1;  // the stages are free at first: the phase before the first counts as complete
     ClusterTile t{};
-    const int num_tiles = walk.num_tiles();
     const bool first_cta = cta_row + cta_col == 0;
     bool in_step = true;
-    int turn = 0;
     for (Schedule schedule(walk, planned_barrier(smem)); schedule.any(); schedule.advance()) {
         t = walk.at(schedule.chunk.tile, t.group);
         const Tile tile = tile_of(p, walk, t, schedule.chunk, cta_row, cta_col);
-        if (LOOKS && first_cta && schedule.in_full_waves())
-            in_step = keep_pace(*p.pace, turn++, num_tiles, tile.k_length, in_step);
+        const bool paced = LOOKS && first_cta && schedule.in_full_waves();
+        if (paced) in_step = keep_pace(*p.pace, schedule.chunk.tile, tile.k_length, in_step);
         const int k_end = tile.k_begin + tile.k_length;
 #pragma unroll 1
         for (int k = tile.k_begin; k < k_end; k += kBlockK) {
@@ -327,6 +324,7 @@ __device__ __forceinline__ void produce(const Problem& p, const Walk& walk, cons
             load_cols(col_map, stage + kColsOffset, full, cta_row, tile.col, k, expert);
             ring.advance();
         }
+        if (paced) add_relaxed(&p.pace->tiles, 1);
     }
     if (LOOKS && first_cta) leave_pace(*p.pace);
     // Until every stage is free again other CTAs may still arrive at this one's barriers.
@@ -477,6 +475,10 @@ constexpr int kBlockCols = kSwap ? kMmaM : kBlockN;
 constexpr int kStagedCols = kFp32 ? 32 : 64;  // elements in 128 bytes
 constexpr int kBoxBytes = kBlockRows * 128;
 constexpr int kBoxes = kBlockCols / kStagedCols;  // 2 for swapped FP32, else 1
+constexpr int kParts = TILE_N / kBlockN;          // of a block of the accumulators
+// Parts that are staged together, with one wait and one fence for all, and how many such batches staging holds.
+constexpr int kBatch = kParts <= STAGING ? kParts : 1;
+constexpr int kBatches = STAGING / kBatch;
 
 // Where 16-byte chunk `chunk` of row `row` lies in a box of staging.
 __device__ __forceinline__ u32 swizzled(u32 box, int row, int chunk) {
@@ -545,41 +547,57 @@ __device__ __forceinline__ void add_old(float* d, const Problem& p, int expert, 
     }
 }
 
-// Stores block kBlock. `adds`: to what the output holds; only where the kernel accumulates or writes FP32.
+// Stores block kBlock, in batches that are staged together. `adds`: to what the output holds; only where the kernel
+// accumulates or writes FP32.
 template <int kBlock>
 __device__ __forceinline__ void store(Accumulators& d, const Problem& p, const Tile& tile, const TensorMap& out_map,
                                       u32 staging, int consumer, u32& buffer, bool adds) {
     const bool stores = threadIdx.x % kWarpgroup == 0;
     const int num_cols = p.out_cols() - tile.col;
+    const int first_m = consumer * kWarpgroupM + kBlock * kMmaM;
+    const auto row_of = [&](int part) { return kSwap ? part * kBlockN : first_m; };
+    const auto col_of = [&](int part) { return kSwap ? first_m : part * kBlockN; };
+    // The same for the whole warpgroup.
+    const auto is_there = [&](int part) { return row_of(part) < tile.num_rows && col_of(part) < num_cols; };
+    const auto is_whole = [&](int part) { return kWgrad || tile.num_rows - row_of(part) >= kBlockRows; };
 #pragma unroll
-    for (int n = 0; n < TILE_N / kBlockN; ++n) {
-        const int m_offset = consumer * kWarpgroupM + kBlock * kMmaM, n_offset = n * kBlockN;
-        const int row = kSwap ? n_offset : m_offset, col = kSwap ? m_offset : n_offset;
-        if (row >= tile.num_rows || col >= num_cols) continue;  // the whole warpgroup
-        // A copy: wgmma of the other block may run, and ptxas lets nobody else write accumulators then.
-        float block[kBlockN / 2];
-#pragma unroll
-        for (int i = 0; i < kBlockN / 2; ++i) block[i] = d[kBlock][n * kBlockN / 2 + i];
-        const u32 stage = staging + buffer * kStagingBytes;
-        if ((kAccumulate || kFp32) && adds) add_old(block, p, tile.expert, tile.row + row, tile.col + col);
-
-        if (stores) tma_store_wait_read<STAGING - 1>();
+    for (int first = 0; first < kParts; first += kBatch) {
+        if (!is_there(first)) continue;
+        if (stores) tma_store_wait_read<kBatches - 1>();
         named_barrier(1 + consumer, kWarpgroup);
-        stage_block(block, stage);
-        const bool whole = kWgrad || tile.num_rows - row >= kBlockRows;
-        if (whole) fence_async_proxy();
-        named_barrier(1 + consumer, kWarpgroup);
-        if (!whole) {
-            store_rows(p, stage, tile.row + row, tile.num_rows - row, tile.col + col, num_cols - col);
-        } else if (stores) {
+        const u32 batch = staging + buffer * kBatch * kStagingBytes;
 #pragma unroll
-            for (int box = 0; box < kBoxes; ++box)
-                tma_store(out_map, stage + box * kBoxBytes, tile.col + col + box * kStagedCols, tile.row + row,
-                          kWgrad ? tile.expert : 0);
+        for (int i = 0; i < kBatch; ++i) {
+            const int part = first + i;
+            if (!is_there(part)) continue;
+            // A copy: wgmma of the other block may run, and ptxas lets nobody else write accumulators then.
+            float block[kBlockN / 2];
+#pragma unroll
+            for (int x = 0; x < kBlockN / 2; ++x) block[x] = d[kBlock][part * kBlockN / 2 + x];
+            if ((kAccumulate || kFp32) && adds)
+                add_old(block, p, tile.expert, tile.row + row_of(part), tile.col + col_of(part));
+            stage_block(block, batch + i * kStagingBytes);
         }
-        // A block's place in the queue of groups is its buffer's, so a block that TMA does not store has one too.
+        fence_async_proxy();
+        named_barrier(1 + consumer, kWarpgroup);
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) {
+            const int part = first + i;
+            if (!is_there(part)) continue;
+            if (!is_whole(part)) {
+                store_rows(p, batch + i * kStagingBytes, tile.row + row_of(part), tile.num_rows - row_of(part),
+                           tile.col + col_of(part), num_cols - col_of(part));
+            } else if (stores) {
+#pragma unroll
+                for (int box = 0; box < kBoxes; ++box)
+                    tma_store(out_map, batch + i * kStagingBytes + box * kBoxBytes,
+                              tile.col + col_of(part) + box * kStagedCols, tile.row + row_of(part),
+                              kWgrad ? tile.expert : 0);
+            }
+        }
+        // A batch's place in the queue of groups is its buffers', so one that TMA does not store has one too.
         if (stores) tma_store_commit();
-        buffer = (buffer + 1) % STAGING;
+        buffer = (buffer + 1) % kBatches;
     }
 }
 

@@ -25,7 +25,7 @@ SLAB = 64
 MAX_EXPERTS = 1024
 MAX_SMEM_BYTES = 232_448
 STAGING_BYTES = 8192
-"""Of one staging buffer; each of the two consumers has as many as :attr:`Config.staging` says."""
+"""Of one staging buffer; each of the two consumers has as many as :meth:`Config.staging` says."""
 
 MAX_EXTENT = 2**31 - 1 - 1024
 """Largest M, N and K: a tile's last coordinate, up to two tiles past the end, must fit int32."""
@@ -57,8 +57,8 @@ class Config:
     band
         Cluster rows of a band of the tile walk.
     looks
-        How often for each k-block of a tile a cluster looks, before it begins the tile, whether the others have begun
-        theirs; 0: it does not wait. Only in full waves where the tail is placed by plan.
+        How often for each k-block of a tile a cluster looks, before it begins the tile, whether the others have asked
+        for as many; 0: it does not wait. Only in full waves where the tail is placed by plan.
     tail
         ``plain``: the tiles after the last full wave are walked on as before. ``whole``: they are placed by
         :func:`.plan.plan` with ``split="never"``; the bits are those of ``plain``. ``slots``: with ``split="gain"``,
@@ -95,7 +95,7 @@ class Config:
         for name, value, least in (("band", self.band, 1), ("looks", self.looks, 0)):
             if value < least:
                 raise ArgumentError(f"{name} must be >= {least}, got {value}")
-        if self.staging < 1:
+        if self.staging("wgrad") < 1:
             raise ArgumentError(
                 f"{self.name} must leave room for the epilogue in {MAX_SMEM_BYTES} bytes; take 3 stages"
             )
@@ -157,21 +157,20 @@ class Config:
         """CTAs of a cluster."""
         return self.cluster_m * self.cluster_n
 
-    @property
-    def staging(self) -> int:
-        """Staging buffers of a consumer: two where there is room."""
-        return min(2, (MAX_SMEM_BYTES - self._smem_without_staging) // (2 * STAGING_BYTES))
+    def staging(self, op: Op) -> int:
+        """Staging buffers of a consumer: where there is room one for each 64 elements along N of the MMA, else two."""
+        room = (MAX_SMEM_BYTES - self._smem_without_staging(op)) // (2 * STAGING_BYTES)
+        return self.tile_n // 64 if room >= self.tile_n // 64 else min(2, room)
 
-    @property
-    def smem_bytes(self) -> int:
+    def smem_bytes(self, op: Op) -> int:
         """Dynamic shared memory of a CTA: stages, staging, barriers, tables of the tile walk, the plan of the tail."""
-        return self._smem_without_staging + 2 * self.staging * STAGING_BYTES
+        return self._smem_without_staging(op) + 2 * self.staging(op) * STAGING_BYTES
 
-    @property
-    def _smem_without_staging(self) -> int:
+    def _smem_without_staging(self, op: Op) -> int:
         tiles = self.stages * (self.tile_m + self.tile_n) * BLOCK_K * 2
+        tables = 3 if op == "wgrad" else 2  # wgrad's walk has an order of its experts
         plan = 0 if self.tail == "plain" else 8 + 4 * (12 * self.max_clusters + 10)  # its barrier, and TailPlan
-        return tiles + 2 * self.stages * 8 + 3 * (MAX_EXPERTS + 2) * 4 + plan
+        return tiles + 2 * self.stages * 8 + tables * (MAX_EXPERTS + 2) * 4 + plan
 
     @property
     def splits(self) -> bool:
@@ -263,7 +262,7 @@ class Kernel:
             "CLUSTER_M": config.cluster_m,
             "CLUSTER_N": config.cluster_n,
             "STAGES": config.stages,
-            "STAGING": config.staging,
+            "STAGING": config.staging(self.op),
             "BAND": config.band,
             "LOOKS": config.looks,
             "TAIL": get_args(Tail).index(config.tail),
@@ -282,7 +281,7 @@ class Kernel:
             source=SOURCE,
             defines=self.defines,
             symbol=self.symbol,
-            smem_bytes=self.config.smem_bytes,
+            smem_bytes=self.config.smem_bytes(self.op),
         )
 
 

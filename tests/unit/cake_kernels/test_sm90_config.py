@@ -80,21 +80,26 @@ def test_half_a_slab_of_an_mn_major_operand_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("changed", "staging", "smem_bytes"),
+    ("op", "changed", "staging", "smem_bytes"),
     [
-        ({}, 2, 3 * 57344 + 4 * 8192 + 6 * 8 + 3 * 1026 * 4),
-        ({"tile_m": 128, "tile_n": 256}, 2, 3 * 49152 + 4 * 8192 + 6 * 8 + 3 * 1026 * 4),
-        ({"tile_n": 128, "stages": 4}, 1, 4 * 49152 + 2 * 8192 + 8 * 8 + 3 * 1026 * 4),
-        ({"tail": "whole"}, 2, 3 * 57344 + 4 * 8192 + 7 * 8 + 3 * 1026 * 4 + 4 * (12 * 72 + 10)),
+        ("fwd", {}, 3, 3 * 57344 + 6 * 8192 + 6 * 8 + 2 * 1026 * 4),
+        ("dgrad", {}, 3, 3 * 57344 + 6 * 8192 + 6 * 8 + 2 * 1026 * 4),
+        ("wgrad", {}, 2, 3 * 57344 + 4 * 8192 + 6 * 8 + 3 * 1026 * 4),
+        ("fwd", {"tile_m": 128, "tile_n": 256}, 4, 3 * 49152 + 8 * 8192 + 6 * 8 + 2 * 1026 * 4),
+        ("wgrad", {"tile_m": 128, "tile_n": 256}, 4, 3 * 49152 + 8 * 8192 + 6 * 8 + 3 * 1026 * 4),
+        ("fwd", {"tile_n": 128, "stages": 4}, 1, 4 * 49152 + 2 * 8192 + 8 * 8 + 2 * 1026 * 4),
+        ("wgrad", {"tile_n": 128, "stages": 4}, 1, 4 * 49152 + 2 * 8192 + 8 * 8 + 3 * 1026 * 4),
+        ("wgrad", {"tail": "whole"}, 2, 3 * 57344 + 4 * 8192 + 7 * 8 + 3 * 1026 * 4 + 4 * (12 * 72 + 10)),
         (
+            "wgrad",
             {"tile_n": 128, "cluster_n": 1, "stages": 4, "tail": "slots"},
             1,
             4 * 49152 + 2 * 8192 + 9 * 8 + 3 * 1026 * 4 + 4 * (12 * 144 + 10),
         ),
     ],
 )
-def test_shared_memory_is_stages_staging_barriers_tables_and_the_plan(changed, staging, smem_bytes):
-    assert (config(**changed).staging, config(**changed).smem_bytes) == (staging, smem_bytes)
+def test_shared_memory_is_stages_staging_barriers_tables_and_the_plan(op, changed, staging, smem_bytes):
+    assert (config(**changed).staging(op), config(**changed).smem_bytes(op)) == (staging, smem_bytes)
 
 
 @pytest.mark.parametrize(

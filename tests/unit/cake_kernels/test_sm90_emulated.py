@@ -250,7 +250,7 @@ def test_warps_that_pass_over_a_tile_each_for_itself_are_seen_to_hang():
         ),
         pytest.param(
             KERNELS[0],
-            ("if (stores) tma_store_wait_read<STAGING - 1>();", ""),
+            ("if (stores) tma_store_wait_read<kBatches - 1>();", ""),
             "assert",
             id="staging is written before it is read",
         ),
