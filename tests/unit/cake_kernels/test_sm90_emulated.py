@@ -191,6 +191,16 @@ def test_a_sum_longer_than_is_summed_in_one_go_goes_on_in_the_output(kernel):
     run_and_check(c, edit=("kSumRows = 1 << 16;", "kSumRows = 64;"))
 
 
+@pytest.mark.parametrize("kernel", [KERNELS[0], kernel("fwd", SWAPPED), kernel("dgrad", NARROW)], ids=lambda k: k.name)
+def test_a_tile_leaves_the_rows_of_the_next_group_alone(kernel):
+    c = case(kernel, **RAGGED, N=320, K=192)
+    last_first = {"clusters": 32, "order": range(31, -1, -1)}  # a tile each, so that the next group's are there before
+
+    run_and_check(c, **last_first)
+    with pytest.raises(AssertionError):
+        run_and_check(c, **last_first, edit=("kWgrad || tile.num_rows - row_of(part) >= kBlockRows;", "true;"))
+
+
 # One cluster whose second CTA has no rows in most tiles: its consumers pass over 31 stages of a ring of 3.
 PASSED_OVER = {"offs": [53, 57, 60, 76, 124, 151, 158, 194, 228], "M": 300, "N": 128, "K": 1984}
 
@@ -253,6 +263,21 @@ def test_warps_that_pass_over_a_tile_each_for_itself_are_seen_to_hang():
             ("if (stores) tma_store_wait_read<kBatches - 1>();", ""),
             "assert",
             id="staging is written before it is read",
+        ),
+        pytest.param(
+            KERNELS[0],
+            (
+                "            if (!is_there(part)) continue;\n            // A copy",
+                "            if (i > 0) continue;\n            // A copy",
+            ),
+            "assert",
+            id="of a batch the first part is staged alone",
+        ),
+        pytest.param(
+            KERNELS[0],
+            ("        fence_async_proxy();\n        named_barrier(1 + consumer", "        named_barrier(1 + consumer"),
+            "no fence.proxy.async covers",
+            id="staged parts are not fenced",
         ),
         pytest.param(
             KERNELS[6],
