@@ -9,12 +9,13 @@ import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, cast, get_args
 
 from ...errors import ArgumentError
 from ...registry import Build, Op, OutDtype, Problem, Variant
 from ...sm90_program import stem
-from .plan import MAX_CLUSTERS
+from .plan import FIXUP, MAX_CLUSTERS
 
 SOURCE = Path(__file__).parents[2] / "cuda" / "grouped_gemm_sm90.cu"
 
@@ -312,6 +313,9 @@ WHOLE_WAVES = 16
 TAIL_WAVES = 0.5
 """What the last wave counts beyond the tiles in it, from ``WHOLE_WAVES`` on."""
 
+CHUNK_K_BLOCKS = 10
+"""What a chunk of a split tile costs its CTA beside its own k-blocks: sums are stored, and loaded to be added."""
+
 _LOADS = {STRAIGHT: 1.0, SWAPPED: 1.0, NARROW: 0.97}
 RATES: dict[Op, dict[Config, float]] = {
     "fwd": _LOADS,
@@ -352,7 +356,7 @@ def cost(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = S
     """Return the estimated time of a problem: the work over the rate of ``config``, one of ``RATES[op]``.
 
     Times of one problem compare by it, times of two problems do not: the length of the reduction, which is the same
-    for all configurations, is left out.
+    for all configurations, is not a factor of it.
     """
     return work(config, op, M=M, N=N, K=K, E=E, sms=sms) / RATES[op][config]
 
@@ -362,16 +366,31 @@ def work(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = S
 
     That is a CTA's tile for each wave of tiles, of which there is one at least. In fwd and dgrad a group leaves half a
     row of tiles empty on average, and the last wave counts as ``WHOLE_WAVES`` and ``TAIL_WAVES`` say. In wgrad the
-    tiles are known, and the last wave is split among all clusters.
+    tiles are known but for those of empty groups, which take next to no time. How many tiles the last wave has depends
+    on how many groups are empty: the mean of none and of one is taken.
     """
     clusters = sms // config.cluster_size
     if op == "wgrad":
-        waves = config.max_tiles(op, M=M, N=N, K=K, E=E) / clusters
+        tiles = config.max_tiles(op, M=M, N=N, K=K, E=1)
+        waves = fmean(_waves_of_wgrad(tiles, groups, M=M, clusters=clusters) for groups in (E, max(1, E - 1)))
     else:
         rows, cols = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
         waves = max(E, M / rows + E / 2) * -(-(N if op == "fwd" else K) // cols) / clusters
         waves = math.ceil(waves) if waves < WHOLE_WAVES else waves + TAIL_WAVES
-    return max(1, waves) * config.tile_rows * config.tile_cols
+    return waves * config.tile_rows * config.tile_cols
+
+
+def _waves_of_wgrad(tiles: int, groups: int, *, M: int, clusters: int) -> float:
+    """Return the waves of ``groups`` groups, each of as many rows and of ``tiles`` tiles; at least one.
+
+    All clusters share the last one. Where that takes a split, the clusters without a tile of it compute what is left of
+    the others' tiles, a chunk of each: the more tiles it has, the more chunks for fewer clusters. See docs/tail.md.
+    """
+    k_blocks = M / groups / BLOCK_K
+    tail = groups * tiles % clusters
+    splits = k_blocks * (1 - tail / clusters) > FIXUP
+    chunks = -(-tail // (clusters - tail)) if splits else 0
+    return max(1, groups * tiles / clusters + CHUNK_K_BLOCKS * chunks / k_blocks)
 
 
 def _of_variant(config: Config, op: Op, variant: Variant) -> Config:

@@ -158,6 +158,11 @@ def test_the_kernels_of_the_two_variants_are_the_same_but_for_wgrads_tail(op, ou
         ("dgrad", {"N": 1024, "K": 2048}, 64, 16, FLAT),
         ("fwd", {"N": 256, "K": 1024}, 64, 16, NARROW),
         ("wgrad", {"N": 2048, "K": 2048}, 64, 256, STRAIGHT),  # as many tiles as with SWAPPED
+        # wgrad, with one group empty or none: 2 or 3 full waves and 120 or 116 tiles of STRAIGHT, which some clusters
+        # would share; 3 or 4 waves of SWAPPED, without a tail.
+        ("wgrad", {"N": 4096, "K": 1536}, 16384, 4, SWAPPED),
+        ("wgrad", {"N": 7168, "K": 2048}, 8192, 4, STRAIGHT),  # 6 waves and 120 tiles of SWAPPED, or 7 waves
+        ("wgrad", {"N": 2048, "K": 768}, 4096, 8, NARROW),
         # Not whole slabs.
         ("dgrad", {"N": 2048, "K": 1032}, 64, 16, NARROW),
         ("dgrad", {"N": 2048, "K": 1032}, 4096, 16, NARROW),
@@ -188,7 +193,12 @@ def test_the_configuration_depends_on_the_number_of_sms(sms, chosen):
         (SWAPPED, "fwd", 4 * 19200, 4, 402 * 16 / 132 + 0.5),
         (SWAPPED, "dgrad", 1, 40, 8),  # 40 * 24 / 132 = 7.27
         (STRAIGHT, "dgrad", 4 * 2560, 4, 11),  # 42 * 32 / 132 = 10.18
-        (STRAIGHT, "wgrad", 10, 4, 4 * 16 * 32 / 132),
+        # 512 tiles of a group, and the mean of four groups and three. A tile of a few k-blocks is not split; else the
+        # 68 or 84 tiles of the last wave leave 64 or 48 clusters, each with two chunks: 20 k-blocks.
+        (STRAIGHT, "wgrad", 10, 4, (2048 / 132 + 1536 / 132) / 2),
+        (STRAIGHT, "wgrad", 12 * 6400, 4, (2048 / 132 + 20 / 300 + 1536 / 132 + 20 / 400) / 2),
+        (SWAPPED, "wgrad", 12 * 6400, 4, 14),  # 528 tiles of a group are four waves
+        (STRAIGHT, "wgrad", 6400, 1, 512 / 132 + 80 / 100),  # 116 tiles leave 16 clusters, with up to 8 chunks
         (FLAT, "fwd", 100, 4, 1),  # 4 * 8 / 66
         (FLAT, "fwd", 4 * 512, 4, 3),  # 18 * 8 / 66 = 2.18
     ],
@@ -197,8 +207,9 @@ def test_the_work_of_a_problem_is_waves_of_tiles_the_last_of_which_is_rounded_or
     assert work(config, op, M=M, E=E, **GATE_UP) == pytest.approx(waves * config.tile_m * config.tile_n)
 
 
-def test_less_than_a_wave_counts_as_one():
-    assert work(STRAIGHT, "wgrad", M=4096, N=512, K=384, E=1) == 256 * 192
+@pytest.mark.parametrize("experts", [1, 2, 32])
+def test_less_than_a_wave_counts_as_one(experts):
+    assert work(STRAIGHT, "wgrad", M=4096, N=512, K=384, E=experts) == 256 * 192
 
 
 PROBLEMS = {
@@ -231,6 +242,14 @@ def test_of_the_candidates_the_cheapest_is_chosen(op, M, E, N, K, sms):
 
     assert chosen == FLAT or cost(chosen, op, **sizes) == min(cost(config, op, **sizes) for config in RATES[op])
     assert (chosen == FLAT) == (op != "wgrad" and M < 96 * E and sizes["N" if op == "fwd" else "K"] > 256)
+
+
+@given(config=st.sampled_from(tuple(RATES["wgrad"])), **PROBLEMS)
+def test_the_work_of_wgrad_is_that_of_its_tiles_or_more(config, M, E, N, K, sms):
+    tiles = config.max_tiles("wgrad", M=M, N=N, K=K, E=1)
+
+    least = (E + max(1, E - 1)) / 2 * tiles / sms * config.tile_m * config.tile_n
+    assert work(config, "wgrad", M=M, N=N, K=K, E=E, sms=sms) >= least * (1 - 1e-12)
 
 
 @given(first=st.sampled_from(OPS), op=st.sampled_from(OPS), **PROBLEMS)
