@@ -55,4 +55,7 @@ def facts(index: int) -> DeviceFacts:
 
 def made_current(index: int) -> AbstractContextManager[object]:
     """Return a context in which CUDA device ``index`` is the current one; where it is, that costs next to nothing."""
-    return nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index)
+    return _AS_IT_IS if torch.cuda.current_device() == index else torch.cuda.device(index)
+
+
+_AS_IT_IS = nullcontext()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from .errors import NoProgramError, ProgramFileError
 
@@ -26,8 +26,7 @@ OutDtype = Literal["bf16", "fp32"]
 PROGRAMS_FOLDER = Path(__file__).parent / "grouped_gemm" / "programs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(NamedTuple):  # a frozen dataclass would take a call with other rows longer
     """What is known on the host of one call, and all that the choice of a program may depend on.
 
     Attributes
@@ -65,6 +64,12 @@ class Route(Protocol):
 
     def launch(self, a: int, b: int, offs: int, out: int, stream: int) -> None:
         """Do what the launch over the memory at these addresses does, once."""
+
+    def of_rows(self, M: int) -> Route:
+        """Return the route for tensors that differ from these by the number of rows alone, both at least 2.
+
+        It raises what the :class:`FindRoute` would that has found this one.
+        """
 
 
 class FindRoute(Protocol):

@@ -70,7 +70,7 @@ def compute(*calls: tuple[Call, torch.Tensor], deterministic: bool, backend: str
 
 
 def _stand_in(call: Call, out: torch.Tensor, reason: str) -> None:
-    refusal = torch_grouped_mm.why_not(call.form)
+    refusal = torch_grouped_mm.why_not(call)
     if refusal is None:
         call.check_alignment()
         _say(f"{reason}; instead {call.form.op} is computed by torch._grouped_mm")
@@ -87,7 +87,7 @@ def _refuse_cpu(call: Call, *, deterministic: bool) -> None:
         op=form.op,
         out_dtype="fp32" if form.out_dtype == torch.float32 else "bf16",
         arch="cpu",
-        M=form.M,
+        M=call.M,
         N=form.N,
         K=form.K,
         E=form.E,

@@ -13,7 +13,7 @@ import torch
 from ..device import facts
 from ..errors import ArgumentError
 from ..offsets import MAX_ROWS, given_ends
-from ..registry import Op, OutDtype, Problem, Route, Variant
+from ..registry import Op, OutDtype, Problem, Program, Route
 
 ALIGNMENT_BYTES = 16
 """What base addresses and outer strides are multiples of on CUDA."""
@@ -26,87 +26,45 @@ _OPERANDS: dict[Op, tuple[str, str]] = {"fwd": ("x", "w"), "dgrad": ("g", "w"), 
 _OUT_FORMS: dict[Op, str] = {"fwd": "[M, N]", "dgrad": "[M, K]", "wgrad": "[E, N, K]"}
 
 
-@dataclass(slots=True, kw_only=True, eq=False)  # frozen, it would take a call with other rows longer
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Form:
-    """What calls of equal options have in common whose tensors have the same shapes, strides, types and devices.
+    """What calls of equal options have in common that differ by addresses and by the number of rows alone.
+
+    Their tensors have the same strides, types and devices, and but for M the same shapes.
 
     Attributes
     ----------
     device
         Of the operands, and of the output.
-    M, N, K, E
+    N, K, E
         X [M, K], W [E, N, K], G and Y [M, N].
-    out_shape, out_strides
-        [M, N], [M, K] or [E, N, K], and what a new output of it has.
+    out_strides
+        What a new output has.
     has_aligned_strides
         Whether the operands' outer strides are such that a CUDA program can address them.
     num_sms
         The most SMs that a launch may occupy; ``None``: all.
+    programs
+        What calls on CUDA have found, by M and by whether they are deterministic.
     routes
-        What calls on CUDA have found, by variant and by the strides of their output.
-    others
-        What :meth:`of_rows` has returned, by M.
+        What they have found then, by M, the stem of the program and the strides of their output.
+    first_routes
+        The one of them that was found first, whatever its M, by the stem and the strides: others are made from it.
     """
 
     op: Op
     out_dtype: torch.dtype
     accumulate: bool
     device: torch.device
-    M: int
     N: int
     K: int
     E: int
-    out_shape: tuple[int, ...]
     out_strides: tuple[int, ...]
     has_aligned_strides: bool
     num_sms: int | None
-    routes: dict[tuple[Variant, tuple[int, ...]], Route] = field(default_factory=dict)
-    others: dict[int, Form] = field(default_factory=dict)
-
-    def of_rows(self, M: int) -> Form:
-        """Return the form of calls that differ from these by the number of rows alone, both at least 2 unless equal.
-
-        Raises
-        ------
-        ArgumentError
-            There are too many rows.
-        """
-        if M == self.M:
-            return self
-        known = self.others.get(M)
-        if known is not None:
-            return known
-        _check_rows(M)
-        if len(self.others) >= _MOST_ROWS:
-            self.others.clear()
-        form = self.others[M] = Form(
-            op=self.op,
-            out_dtype=self.out_dtype,
-            accumulate=self.accumulate,
-            device=self.device,
-            M=M,
-            N=self.N,
-            K=self.K,
-            E=self.E,
-            out_shape=self.out_shape if self.op == "wgrad" else (M, self.out_shape[1]),
-            out_strides=self.out_strides,
-            has_aligned_strides=self.has_aligned_strides,
-            num_sms=self.num_sms,
-        )
-        return form
-
-    def problem(self) -> Problem:
-        """Return what the choice of a CUDA program depends on."""
-        return Problem(
-            op=self.op,
-            out_dtype=_OUT_DTYPES[self.out_dtype],
-            arch=facts(self.device.index).arch,
-            M=self.M,
-            N=self.N,
-            K=self.K,
-            E=self.E,
-            accumulate=self.accumulate,
-        )
+    programs: dict[tuple[int, bool], Program] = field(default_factory=dict)
+    routes: dict[tuple[int, str, tuple[int, ...]], Route] = field(default_factory=dict)
+    first_routes: dict[tuple[str, tuple[int, ...]], Route] = field(default_factory=dict)
 
 
 class Call(NamedTuple):
@@ -114,6 +72,8 @@ class Call(NamedTuple):
 
     Attributes
     ----------
+    M
+        Rows.
     a, b
         x and w (fwd), g and w (dgrad), g and x (wgrad).
     offs
@@ -123,10 +83,33 @@ class Call(NamedTuple):
     """
 
     form: Form
+    M: int
     a: torch.Tensor
     b: torch.Tensor
     offs: torch.Tensor
     out: torch.Tensor | None
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """[M, N], [M, K] or [E, N, K]."""
+        form = self.form
+        if form.op == "wgrad":
+            return form.E, form.N, form.K
+        return self.M, form.N if form.op == "fwd" else form.K
+
+    def problem(self) -> Problem:
+        """Return what the choice of a CUDA program depends on."""
+        form = self.form
+        return Problem(
+            op=form.op,
+            out_dtype=_OUT_DTYPES[form.out_dtype],
+            arch=facts(form.device.index).arch,
+            M=self.M,
+            N=form.N,
+            K=form.K,
+            E=form.E,
+            accumulate=form.accumulate,
+        )
 
     def output(self) -> torch.Tensor:
         """Return the caller's output, or a new contiguous one, uninitialised."""
@@ -134,7 +117,7 @@ class Call(NamedTuple):
             return self.out
         form = self.form
         # With strides: torch.empty takes the host longer.
-        return torch.empty_strided(form.out_shape, form.out_strides, dtype=form.out_dtype, device=form.device)
+        return torch.empty_strided(self.out_shape, form.out_strides, dtype=form.out_dtype, device=form.device)
 
     def check_alignment(self) -> None:
         """Refuse what no CUDA program can address. A CPU has no such rule.
@@ -145,7 +128,7 @@ class Call(NamedTuple):
             A base address, or the outer stride of a dimension of more than one element, is not a multiple of
             :data:`ALIGNMENT_BYTES`; or a tensor has elements and no address, as one has that wraps another tensor.
         """
-        form, a, b, offs, out = self
+        form, _, a, b, offs, out = self
         at_a, at_b = a.data_ptr(), b.data_ptr()
         have_addresses = at_a and at_b and offs.data_ptr()
         if out is None and form.has_aligned_strides and have_addresses and not (at_a | at_b) % ALIGNMENT_BYTES:
@@ -182,9 +165,6 @@ _PAIRS: dict[_Key, tuple[Form, Form]] = {}
 
 _MOST_FORMS = 1024
 
-_MOST_ROWS = 64
-"""So many numbers of rows of a key are kept beside the first."""
-
 
 def forward_call(
     x: torch.Tensor,
@@ -199,12 +179,9 @@ def forward_call(
     _check_num_sms(num_sms)
     key = _key("fwd", x, w, offs, indptr, num_sms)
     form = _FORMS.get(key)
-    if form is not None:
-        form = form.of_rows(x.shape[0])
-    else:
-        sizes = forward_sizes(x, w, offs, indptr)
-        form = _known(key, "fwd", x, w, (sizes.M, sizes.N), sizes, num_sms=num_sms)
-    return _with_output(Call(form, x, w, _ends(offs, indptr), out))
+    if form is None:
+        form = _known(key, "fwd", x, w, forward_sizes(x, w, offs, indptr), num_sms=num_sms)
+    return _with_output(Call(form, _rows(x), x, w, _ends(offs, indptr), out))
 
 
 def forward_sizes(
@@ -234,12 +211,9 @@ def dgrad_call(
     _check_num_sms(num_sms)
     key = _key("dgrad", g, w, offs, indptr, num_sms)
     form = _FORMS.get(key)
-    if form is not None:
-        form = form.of_rows(g.shape[0])
-    else:
-        sizes = dgrad_sizes(g, w, offs, indptr)
-        form = _known(key, "dgrad", g, w, (sizes.M, sizes.K), sizes, num_sms=num_sms)
-    return _with_output(Call(form, g, w, _ends(offs, indptr), out))
+    if form is None:
+        form = _known(key, "dgrad", g, w, dgrad_sizes(g, w, offs, indptr), num_sms=num_sms)
+    return _with_output(Call(form, _rows(g), g, w, _ends(offs, indptr), out))
 
 
 def dgrad_sizes(
@@ -279,12 +253,10 @@ def wgrad_call(
     _check_num_sms(num_sms)
     key = _key("wgrad", g, x, offs, indptr, num_sms, out_dtype, accumulate)
     form = _FORMS.get(key)
-    if form is not None:
-        form = form.of_rows(g.shape[0])
-    else:
-        _, N, K, E = sizes = wgrad_sizes(g, x, offs, indptr)
-        form = _known(key, "wgrad", g, x, (E, N, K), sizes, num_sms=num_sms, out_dtype=out_dtype, accumulate=accumulate)
-    return _with_output(Call(form, g, x, _ends(offs, indptr), out))
+    if form is None:
+        sizes = wgrad_sizes(g, x, offs, indptr)
+        form = _known(key, "wgrad", g, x, sizes, num_sms=num_sms, out_dtype=out_dtype, accumulate=accumulate)
+    return _with_output(Call(form, _rows(g), g, x, _ends(offs, indptr), out))
 
 
 def wgrad_sizes(
@@ -317,8 +289,8 @@ def gradient_calls(
         key = _key("wgrad", g, x, offs, None, num_sms, weight_grad_dtype, w.shape, w.stride(), w.dtype, w.device)
     forms = _PAIRS.get(key)
     if forms is not None:
-        M = g.shape[0]
-        return Call(forms[0].of_rows(M), g, w, offs, None), Call(forms[1].of_rows(M), g, x, offs, None)
+        M = _rows(g)
+        return Call(forms[0], M, g, w, offs, None), Call(forms[1], M, g, x, offs, None)
     dgrad = dgrad_call(g, w, offs, None, None, num_sms=num_sms)
     wgrad = wgrad_call(g, x, offs, None, None, out_dtype=weight_grad_dtype, accumulate=False, num_sms=num_sms)
     if key is not None:
@@ -396,7 +368,6 @@ def _known(
     op: Op,
     a: torch.Tensor,
     b: torch.Tensor,
-    out_shape: tuple[int, ...],
     sizes: Sizes,
     *,
     num_sms: int | None,
@@ -406,17 +377,16 @@ def _known(
     """Return the form of operands that keep their own rules, and remember it under its key."""
     if a.device.type not in ("cpu", "cuda"):
         raise ArgumentError(f"{_OPERANDS[op][0]} must be on a CPU or a CUDA device, got {a.device}")
+    _, N, K, E = sizes
     form = Form(
         op=op,
         out_dtype=out_dtype,
         accumulate=accumulate,
         device=a.device,
-        M=sizes.M,
-        N=sizes.N,
-        K=sizes.K,
-        E=sizes.E,
-        out_shape=out_shape,
-        out_strides=(out_shape[1], 1) if op != "wgrad" else (out_shape[1] * out_shape[2], out_shape[2], 1),
+        N=N,
+        K=K,
+        E=E,
+        out_strides=(N * K, K, 1) if op == "wgrad" else (N if op == "fwd" else K, 1),
         has_aligned_strides=not (_odd_strides(a) or _odd_strides(b)),
         num_sms=num_sms,
     )
@@ -433,6 +403,13 @@ def _checked(sizes: Sizes) -> Sizes:
             raise ArgumentError(f"{name} must be >= 1, got {value}")
     _check_rows(sizes.M)
     return sizes
+
+
+def _rows(a: torch.Tensor) -> int:
+    """Return the rows of a first operand whose form may be that of other rows."""
+    M = a.shape[0]
+    _check_rows(M)
+    return M
 
 
 def _check_rows(M: object) -> None:
@@ -462,8 +439,8 @@ def _check_out(call: Call, out: torch.Tensor) -> None:
     name_a, name_b = _OPERANDS[form.op]
     letters = _OUT_FORMS[form.op]
     _check_operand("out", out, letters, dtype=form.out_dtype)
-    if tuple(out.shape) != form.out_shape:
-        raise ArgumentError(f"out must have shape {letters} = {list(form.out_shape)}, got {list(out.shape)}")
+    if tuple(out.shape) != call.out_shape:
+        raise ArgumentError(f"out must have shape {letters} = {list(call.out_shape)}, got {list(out.shape)}")
     if out.device != form.device:
         raise ArgumentError(f"out must be on the device of {name_a}, {form.device}, got {out.device}")
     written = _addresses(out)

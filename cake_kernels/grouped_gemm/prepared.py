@@ -10,8 +10,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
-from typing import NoReturn
+from functools import cache, partial
+from typing import NoReturn, TypeVar
 
 import torch
 
@@ -19,7 +19,13 @@ from .. import registry
 from ..device import made_current
 from ..errors import ArgumentError, NondeterministicError
 from . import reference
-from .call import Call, Form
+from .call import Call
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+_MOST_KNOWN = 64
+"""So many programs, and so many routes, are kept of a form."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)  # frozen, it would cost each call half a microsecond
@@ -78,7 +84,7 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
         See :func:`alert_not_deterministic`; of wgrad alone, since the others split nothing.
     """
     check_deterministic(deterministic)
-    form, a, b, offs, _ = call
+    form, _, a, b, offs, _ = call
     if form.device.type == "cpu":
         out = call.output()
         return Prepared(out=out, inputs=(a, b, offs), enqueue=partial(reference.run, call, out))
@@ -107,7 +113,7 @@ def allowed_program(call: Call, *, deterministic: bool) -> registry.Program:
     ArgumentError, NoProgramError, NondeterministicError
         As :func:`prepare` says.
     """
-    program = _program(call.form, deterministic)
+    program = _program(call, deterministic)
     if not deterministic and call.form.op == "wgrad":
         alert_not_deterministic("wgrad")
     call.check_alignment()
@@ -119,7 +125,7 @@ def launch(program: registry.Program, call: Call, out: torch.Tensor, stream: int
 
     Autograd counts no version of ``out``, which must be new: nobody has saved what it held.
     """
-    form, a, b, offs, _ = call
+    form, _, a, b, offs, _ = call
     route = _route(program, call, out)
     if route is None:
         _write_what_no_row_gives(out, accumulate=form.accumulate)
@@ -152,24 +158,40 @@ def alert_not_deterministic(what: str) -> None:
     warnings.warn(message, stacklevel=2)
 
 
-@lru_cache(maxsize=4096)
-def _program(form: Form, deterministic: bool) -> registry.Program:
-    return registry.find(form.problem(), "det" if deterministic else "nondet", _programs())
+def _program(call: Call, deterministic: bool) -> registry.Program:
+    known, key = call.form.programs, (call.M, deterministic)
+    program = known.get(key)
+    if program is None:
+        program = registry.find(call.problem(), "det" if deterministic else "nondet", _programs())
+        _keep(known, key, program)
+    return program
 
 
 def _route(program: registry.Program, call: Call, out: torch.Tensor) -> registry.Route | None:
-    """Return the route of a call's form; None where there are no rows or no experts."""
-    form, a, b, offs, _ = call
-    key = program.variant, out.stride()
-    route = form.routes.get(key)
-    if route is not None or form.M == 0 or form.E == 0:
+    """Return the route of a call; None where there are no rows or no experts."""
+    form, M, a, b, offs, _ = call
+    stem, strides = program.stem, out.stride()
+    route = form.routes.get((M, stem, strides))
+    if route is not None or M == 0 or form.E == 0:
         return route
-    if 1 in (form.M, form.E):  # the first dimension of each
-        a, b, out = map(_with_legal_strides, (a, b, out))
-    with made_current(form.device.index):
-        route = program.route(a, b, offs, out, accumulate=form.accumulate, num_sms=form.num_sms)
-    form.routes[key] = route
+    first = form.first_routes.get((stem, strides))
+    if first is not None:
+        route = first.of_rows(M)
+    else:
+        if 1 in (M, form.E):  # the first dimension of each
+            a, b, out = map(_with_legal_strides, (a, b, out))
+        with made_current(form.device.index):
+            route = program.route(a, b, offs, out, accumulate=form.accumulate, num_sms=form.num_sms)
+        _keep(form.first_routes, (stem, strides), route)
+    _keep(form.routes, (M, stem, strides), route)
     return route
+
+
+def _keep(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    """Remember one more, of the last :data:`_MOST_KNOWN` at most."""
+    if len(known) >= _MOST_KNOWN:
+        known.clear()
+    known[key] = value
 
 
 @torch.no_grad()

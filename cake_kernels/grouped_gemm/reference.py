@@ -94,7 +94,7 @@ def _wgrad(call: Call, out: torch.Tensor) -> None:
 
 def _groups(call: Call) -> Iterator[tuple[int, slice]]:
     """Yield (expert, its rows) of the groups that have rows."""
-    ends = ends_within(call.offs.tolist(), call.form.M)
+    ends = ends_within(call.offs.tolist(), call.M)
     for expert, (start, end) in enumerate(pairwise((0, *ends))):
         if start < end:
             yield expert, slice(start, end)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Literal, cast, get_args
 
 from ...errors import ArgumentError
@@ -341,15 +341,26 @@ def choose(op: Op, *, M: int, N: int, K: int, E: int, variant: Variant = "det", 
     sms
         Streaming multiprocessors of the device, each of which runs one CTA.
     """
-    return _of_variant(_choose(op, M=M, N=N, K=K, E=E, sms=sms), op, variant)
+    return chooser(op, N=N, K=K, E=E, variant=variant, sms=sms)(M)
 
 
-def _choose(op: Op, *, M: int, N: int, K: int, E: int, sms: int) -> Config:
+def chooser(op: Op, *, N: int, K: int, E: int, variant: Variant = "det", sms: int = SMS) -> Callable[[int], Config]:
+    """Return :func:`choose` as a function of M alone: what M has no part in is computed here, once."""
     if not whole_slabs(op, N=N, K=K):
-        return NARROW
-    if op != "wgrad" and M < FLAT_GROUP_ROWS * E and (N if op == "fwd" else K) > FLAT.tile_cols:
-        return FLAT
-    return min(RATES[op], key=lambda config: cost(config, op, M=M, N=N, K=K, E=E, sms=sms))
+        narrow = _of_variant(NARROW, op, variant)
+        return lambda _M: narrow
+    is_wide = op != "wgrad" and (N if op == "fwd" else K) > FLAT.tile_cols
+    flat_below = FLAT_GROUP_ROWS * E if is_wide else 0
+    configs = [_of_variant(config, op, variant) for config in RATES[op]]
+    costs = [_work(config, op, N=N, K=K, E=E, sms=sms, rate=rate) for config, rate in RATES[op].items()]
+
+    def chosen(M: int) -> Config:
+        if flat_below > M:
+            return FLAT
+        times = [cost(M) for cost in costs]
+        return configs[times.index(min(times))]
+
+    return chosen
 
 
 def cost(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = SMS) -> float:
@@ -358,7 +369,7 @@ def cost(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = S
     Times of one problem compare by it, times of two problems do not: the length of the reduction, which is the same
     for all configurations, is not a factor of it.
     """
-    return work(config, op, M=M, N=N, K=K, E=E, sms=sms) / RATES[op][config]
+    return _work(config, op, N=N, K=K, E=E, sms=sms, rate=RATES[op][config])(M)
 
 
 def work(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = SMS) -> float:
@@ -369,15 +380,29 @@ def work(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = S
     tiles are known but for those of empty groups, which take next to no time. How many tiles the last wave has depends
     on how many groups are empty: the mean of none and of one is taken.
     """
+    return _work(config, op, N=N, K=K, E=E, sms=sms)(M)
+
+
+def _work(config: Config, op: Op, *, N: int, K: int, E: int, sms: int, rate: float = 1.0) -> Callable[[int], float]:
+    """Return :func:`work` over a rate, as a function of M."""
     clusters = sms // config.cluster_size
+    elements = config.tile_rows * config.tile_cols
     if op == "wgrad":
-        tiles = config.max_tiles(op, M=M, N=N, K=K, E=1)
-        waves = fmean(_waves_of_wgrad(tiles, groups, M=M, clusters=clusters) for groups in (E, max(1, E - 1)))
+        tiles = config.max_tiles(op, M=0, N=N, K=K, E=1)  # M is the reduction
+        fewer = max(1, E - 1)
+
+        def waves_of(M: int) -> float:
+            waves = _waves_of_wgrad(tiles, E, M=M, clusters=clusters)
+            return (waves + _waves_of_wgrad(tiles, fewer, M=M, clusters=clusters)) / 2
     else:
         rows, cols = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
-        waves = max(E, M / rows + E / 2) * -(-(N if op == "fwd" else K) // cols) / clusters
-        waves = math.ceil(waves) if waves < WHOLE_WAVES else waves + TAIL_WAVES
-    return waves * config.tile_rows * config.tile_cols
+        columns = -(-(N if op == "fwd" else K) // cols)
+
+        def waves_of(M: int) -> float:
+            waves = max(E, M / rows + E / 2) * columns / clusters
+            return math.ceil(waves) if waves < WHOLE_WAVES else waves + TAIL_WAVES
+
+    return lambda M: waves_of(M) * elements / rate
 
 
 def _waves_of_wgrad(tiles: int, groups: int, *, M: int, clusters: int) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
@@ -20,7 +21,7 @@ from ...device import facts, made_current
 from ...driver import Kernel as LoadedKernel
 from ...errors import ArgumentError, DriverError
 from ...registry import Launch, Op, OutDtype, Route, Variant
-from .config import CONSUMERS, THREADS, Config, Kernel, choose, whole_slabs
+from .config import CONSUMERS, THREADS, Config, Kernel, chooser, whole_slabs
 from .plan import MAX_K_BLOCKS, max_slots
 from .tensor_maps import MAP_BYTES, Encoder, Layout, maps
 
@@ -120,7 +121,7 @@ class _Arguments:
         Where they lie while no launch holds them.
     route
         That they were last written for.
-    addresses
+    addresses, rows
         That the maps were last encoded for; 0 is no address.
     workspace
         Of the launch that holds them; None if it splits nothing.
@@ -134,6 +135,7 @@ class _Arguments:
     free: list[_Arguments]
     route: _Route | None = None
     addresses: tuple[int, int, int] = (0, 0, 0)
+    rows: tuple[int, int, int] = (0, 0, 0)
     workspace: Workspace | None = None
     key: _Key | None = None
 
@@ -151,22 +153,31 @@ class _Route:
 
     Attributes
     ----------
+    any_rows
+        The form but for its rows.
+    M
+        Of the form.
+    clusters
+        Of a launch.
     tiles
         The most that ``offs`` can lead to.
     rows
         Of each matrix of the first operand, the second and the output.
-    constants
-        The problem, but for what a launch is bound to.
     free
         Arguments for so many clusters that no launch holds.
     """
 
+    any_rows: _AnyRows
     family: _Family
+    M: int
     clusters: int
     tiles: int
     rows: tuple[int, int, int]
-    constants: Problem
     free: list[_Arguments]
+
+    def of_rows(self, M: int) -> _Route:
+        """Return the route of calls that differ from these by the number of rows alone, both at least 2."""
+        return self.any_rows.route(M)
 
     def bind(self, a: int, b: int, offs: int, out: int) -> _Bound:
         """Return a launch over the memory at these addresses, which keeps alive its own workspace alone."""
@@ -187,7 +198,8 @@ class _Route:
         addresses = (a, b, out)
         if arguments.route is not self:
             self._write_constants(arguments)
-        if arguments.addresses != addresses:
+            self._write_maps(arguments, addresses)
+        elif arguments.addresses != addresses:
             self._write_maps(arguments, addresses)
         problem = arguments.problem
         problem.offs, problem.out = offs, out
@@ -195,23 +207,28 @@ class _Route:
         return arguments
 
     def _write_constants(self, arguments: _Arguments) -> None:
-        """Write all but addresses; maps of another route, whose rows may be others, are of no address then."""
-        ctypes.memmove(ctypes.byref(arguments.problem), ctypes.byref(self.constants), ctypes.sizeof(Problem))
-        arguments.route, arguments.addresses = self, (0, 0, 0)
+        """Write all but addresses; maps of another family are of no address then."""
+        form, stored, problem = self.any_rows, self.family.out, arguments.problem
+        problem.num_experts, problem.M, problem.N, problem.K = form.E, self.M, form.N, form.K
+        problem.out_row_stride = stored.row_stride
+        problem.out_expert_stride = stored.stack_stride if form.op == "wgrad" else self.M * stored.row_stride
+        if arguments.route is None or arguments.route.family is not self.family:
+            arguments.addresses = (0, 0, 0)
+        arguments.route = self
 
     def _write_maps(self, arguments: _Arguments, addresses: tuple[int, int, int]) -> None:
-        """Write the maps of other addresses than before; that of a weight stays from call to call."""
-        encoders, held = self.family.encoders, arguments.addresses
+        """Write the maps of other addresses or rows than before; that of a weight stays from call to call."""
+        encoders, rows, held, held_rows = self.family.encoders, self.rows, arguments.addresses, arguments.rows
         for i in range(3):
-            if addresses[i] != held[i]:
-                arguments.maps[i].raw = encoders[i](addresses[i], self.rows[i])
-        arguments.addresses = addresses
+            if addresses[i] != held[i] or rows[i] != held_rows[i]:
+                arguments.maps[i].raw = encoders[i](addresses[i], rows[i])
+        arguments.addresses, arguments.rows = addresses, rows
 
     def _arguments(self) -> _Arguments:
         maps = tuple((ctypes.c_char * MAP_BYTES)() for _ in self.family.encoders)
-        problem = Problem()
-        cluster_size = self.family.config.cluster_size
-        launch = self.family.resident.kernel.bind(
+        resident, cluster_size = self.family.resident, self.family.config.cluster_size
+        problem = Problem(pace=resident.pace_of(self.clusters))
+        launch = resident.kernel.bind(
             *maps,
             problem,
             grid=(self.clusters * cluster_size, 1, 1),
@@ -250,9 +267,73 @@ def _is_captured(device: int) -> bool:
         return torch.cuda.is_current_stream_capturing()
 
 
+_Form = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape and strides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _AnyRows:
+    """What the calls have in common that differ by their rows and by addresses.
+
+    Attributes
+    ----------
+    a, b, out
+        With two rows, which stand for any number of them, or with the one number that there may be.
+    num_sms
+        As :func:`prepare` takes it.
+    config_of
+        The configuration, by M.
+    families
+        By configuration.
+    """
+
+    op: Op
+    N: int
+    K: int
+    E: int
+    a: _Form
+    b: _Form
+    out: _Form
+    out_dtype: torch.dtype
+    accumulate: bool
+    num_sms: int | None
+    device: torch.device
+    config_of: Callable[[int], Config]
+    families: dict[Config, _Family] = field(default_factory=dict)
+
+    def route(self, M: int) -> _Route:
+        """Return the route of the calls of ``M`` rows; the errors are those of :func:`prepare`."""
+        op, N, K, E, config = self.op, self.N, self.K, self.E, self.config_of(M)
+        if config.tail != "plain" and (blocks := config.max_k_blocks(op, M=M, N=N, K=K, E=E)) > MAX_K_BLOCKS:
+            raise ArgumentError(
+                f"k-blocks of all tiles must be at most {MAX_K_BLOCKS} with {config.name}, so that int32 counts them,"
+                f" got up to {blocks}; take tail='plain' or compute fewer rows a call"
+            )
+        family = self.families.get(config)
+        if family is None:
+            family = self.families[config] = _family(
+                op, self.a, self.b, self.out, self.out_dtype, self.accumulate, config, self.device
+            )
+        tiles = config.max_tiles(op, M=M, N=N, K=K, E=E)
+        clusters = family.resident.clusters
+        if self.num_sms is not None:
+            clusters = min(clusters, self.num_sms // config.cluster_size)
+        if not config.splits:  # else the tail may be split over more clusters than there are tiles
+            clusters = min(clusters, tiles)
+        return _Route(
+            any_rows=self,
+            family=family,
+            M=M,
+            clusters=clusters,
+            tiles=tiles,
+            rows=(M, M, N) if op == "wgrad" else (M, N, M),
+            free=family.resident.free[clusters],
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Family:
-    """What the calls have in common that differ by their rows and by addresses.
+    """What those of :class:`_AnyRows` have in common that have one configuration.
 
     Attributes
     ----------
@@ -372,50 +453,26 @@ def route(
     """Choose and load the kernel of a form of calls; the arguments and the errors are those of :func:`prepare`."""
     M, E = a.shape[0], offs.shape[0]
     N, K = (a.shape[1], b.shape[1]) if op == "wgrad" else b.shape[1:]
-    config = config or choose(op, M=M, N=N, K=K, E=E, variant=variant, sms=facts(a.device.index).sms)
-    if config.tail != "plain" and (blocks := config.max_k_blocks(op, M=M, N=N, K=K, E=E)) > MAX_K_BLOCKS:
-        raise ArgumentError(
-            f"k-blocks of all tiles must be at most {MAX_K_BLOCKS} with {config.name}, so that int32 counts them,"
-            f" got up to {blocks}; take tail='plain' or compute fewer rows a call"
-        )
     few = min(M, 2)  # two rows stand for any number of them; the stride of one row means nothing
-    family = _family(
-        op,
-        ((few, a.shape[1]), a.stride()),
-        ((few, K) if op == "wgrad" else (E, N, K), b.stride()),
-        ((E, N, K) if op == "wgrad" else (few, out.shape[1]), out.stride()),
-        out.dtype,
-        accumulate,
-        config,
-        a.device,
-    )
-    resident, stored = family.resident, family.out
-    tiles = config.max_tiles(op, M=M, N=N, K=K, E=E)
-    clusters = resident.clusters
-    if num_sms is not None:
-        clusters = min(clusters, num_sms // config.cluster_size)
-    if not config.splits:  # else the tail may be split over more clusters than there are tiles
-        clusters = min(clusters, tiles)
-    return _Route(
-        family=family,
-        clusters=clusters,
-        tiles=tiles,
-        rows=(M, b.shape[-2], out.shape[-2]),
-        constants=Problem(
-            out_row_stride=stored.row_stride,
-            out_expert_stride=stored.stack_stride if op == "wgrad" else M * stored.row_stride,
-            pace=resident.pace_of(clusters),
-            num_experts=E,
-            M=M,
-            N=N,
-            K=K,
+    any_rows = _AnyRows(
+        op=op,
+        N=N,
+        K=K,
+        E=E,
+        a=((few, a.shape[1]), a.stride()),
+        b=((few, K) if op == "wgrad" else (E, N, K), b.stride()),
+        out=((E, N, K) if op == "wgrad" else (few, out.shape[1]), out.stride()),
+        out_dtype=out.dtype,
+        accumulate=accumulate,
+        num_sms=num_sms,
+        device=a.device,
+        config_of=(
+            chooser(op, N=N, K=K, E=E, variant=variant, sms=facts(a.device.index).sms)
+            if config is None
+            else lambda _M: config
         ),
-        free=resident.free[clusters],
     )
-
-
-_Form = tuple[tuple[int, ...], tuple[int, ...]]
-"""Shape and strides."""
+    return any_rows.route(M)
 
 
 @lru_cache(maxsize=1024)
@@ -457,7 +514,7 @@ def _family(
 
 @cache
 def _resident(kernel: Kernel, device: int) -> _Resident:
-    if torch.cuda.is_current_stream_capturing():
+    if _is_captured(device):
         raise DriverError(
             f"{kernel.name} must be loaded before a CUDA graph is captured, since loading is no part of a graph;"
             " make the same call once before the capture"

@@ -134,6 +134,8 @@ def _map(
     return TensorMap(dtype=dtype, dims=(*dims, x.stack), strides_bytes=strides_bytes, box=(*box, 1))
 
 
+_Encoded = ctypes.c_char * MAP_BYTES
+
 MOST_ENCODED = 64
 """Memories whose encoded maps are kept, of each encoder: an allocator comes back to the same ones."""
 
@@ -152,7 +154,7 @@ class Encoder:
         Index of the memory's CUDA device.
     """
 
-    __slots__ = ("_device", "_dims", "_driver", "_encoded", "_numbers", "_options", "_strides", "_what")
+    __slots__ = ("_device", "_dims", "_driver", "_dtype", "_encoded", "_numbers", "_options", "_strides", "_what")
 
     def __init__(self, numbers: TensorMap, what: str, *, device: int) -> None:
         driver: Any = import_module("cuda.bindings.driver")
@@ -160,10 +162,10 @@ class Encoder:
         dtype = {"bf16": types.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, "fp32": types.CU_TENSOR_MAP_DATA_TYPE_FLOAT32}
         self._numbers, self._what, self._device, self._driver = numbers, what, device, driver
         self._encoded: dict[tuple[int, int], bytes] = {}
-        self._dims = tuple(driver.cuuint64_t(dim) for dim in numbers.dims)
-        self._strides = tuple(driver.cuuint64_t(stride) for stride in numbers.strides_bytes)
+        self._dtype = dtype[numbers.dtype]
+        self._dims = [driver.cuuint64_t(dim) for dim in numbers.dims]
+        self._strides = [driver.cuuint64_t(stride) for stride in numbers.strides_bytes]
         self._options = (
-            dtype[numbers.dtype],
             [driver.cuuint32_t(extent) for extent in numbers.box],
             [driver.cuuint32_t(1)] * len(numbers.dims),
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -184,19 +186,20 @@ class Encoder:
         if known is not None:
             return known
         driver, numbers = self._driver, self._numbers
-        first, _, *others = self._dims
-        dims, strides = [first, driver.cuuint64_t(rows), *others], [*self._strides]
+        dims, strides = self._dims.copy(), self._strides.copy()
+        dims[1] = driver.cuuint64_t(rows)
         if numbers.dims[-1] == 1:  # no stack: its stride steps over the one matrix
             strides[-1] = driver.cuuint64_t(rows * numbers.strides_bytes[0])
-        dtype, *options = self._options
         with made_current(self._device):
-            status, encoded = driver.cuTensorMapEncodeTiled(dtype, len(dims), address, dims, strides, *options)
+            status, encoded = driver.cuTensorMapEncodeTiled(
+                self._dtype, len(dims), address, dims, strides, *self._options
+            )
         if status != 0:
             raise DriverError(
                 f"the tensor map of {self._what} is refused ({status.name}): {numbers}, with {rows} rows, at"
                 f" {address:#x}"
             )
-        made = ctypes.string_at(encoded.getPtr(), MAP_BYTES)
+        made: bytes = _Encoded.from_address(encoded.getPtr()).raw  # string_at would take twice as long
         if len(self._encoded) >= MOST_ENCODED:
             self._encoded.clear()
         self._encoded[address, rows] = made

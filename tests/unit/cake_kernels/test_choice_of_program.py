@@ -5,6 +5,7 @@ says that it is on a CUDA device.
 """
 
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -42,6 +43,7 @@ class Recorder:
 
     def __init__(self):
         self.current_device, self.problems, self.routed, self.bound, self.launched = 0, [], [], [], []
+        self.derived = []
 
     def program(self, op, *, out_dtype="bf16", variant="det", refusal=None):
         def refuse(problem):
@@ -52,7 +54,14 @@ class Recorder:
             given = SimpleNamespace(a=a, b=b, offs=offs, out=out, accumulate=accumulate, num_sms=num_sms)
             given.device = self.current_device
             self.routed.append(given)
-            return SimpleNamespace(bind=bind, launch=lambda *given: bind(*given[:4])(*given[4:]))
+            return route_of_rows(a.shape[0])
+
+        def route_of_rows(rows):
+            def of_rows(others):
+                self.derived.append((rows, others))
+                return route_of_rows(others)
+
+            return SimpleNamespace(bind=bind, launch=lambda *given: bind(*given[:4])(*given[4:]), of_rows=of_rows)
 
         def bind(*addresses):
             self.bound.append(addresses)
@@ -85,14 +94,19 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", recorder.guard)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: recorder.current_device)
     prepared_module._programs.cache_clear()
-    prepared_module._program.cache_clear()
     yield recorder
     prepared_module._programs.cache_clear()
-    prepared_module._program.cache_clear()
 
 
 def has(monkeypatch, *programs):
     monkeypatch.setattr(registry, "programs", lambda: programs)
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Forms of tensors that say they are on a CUDA device are kept, none but these."""
+    monkeypatch.setattr(call_module, "_PLAIN", {OnCuda})
+    monkeypatch.setattr(call_module, "_FORMS", {})
 
 
 def fake_operands():
@@ -204,10 +218,8 @@ def test_a_prepared_call_asks_no_more_and_launches_on_the_stream_of_the_moment(g
     assert (len(gpu.problems), len(gpu.routed), len(gpu.bound)) == before == (1, 1, 1)
 
 
-def test_calls_of_one_form_have_one_route_and_each_is_bound_to_its_own_memory(gpu, monkeypatch):
+def test_calls_of_one_form_have_one_route_and_each_is_bound_to_its_own_memory(gpu, monkeypatch, known):
     has(monkeypatch, gpu.program("fwd"), gpu.program("fwd", variant="nondet"))
-    monkeypatch.setattr(call_module, "_PLAIN", {OnCuda})
-    monkeypatch.setattr(call_module, "_FORMS", {})
     w, offs = on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32)
     calls = [(on_cuda(6, 8), on_cuda(6, 16)) for _ in range(3)]
 
@@ -221,6 +233,64 @@ def test_calls_of_one_form_have_one_route_and_each_is_bound_to_its_own_memory(gp
         grouped_gemm.forward(x, w, offs, out=out, **options)
     assert [given.out.stride() for given in gpu.routed] == [(16, 1), (24, 1), (16, 1)]
     assert len(gpu.bound) == 7
+
+
+def forward(rows, **options):
+    """A forward of so many rows, K 8, N 16 and two experts."""
+    out = options.pop("out", None)
+    out = on_cuda(rows, 16) if out is None else out
+    return grouped_gemm.forward(on_cuda(rows, 8), on_cuda(2, 16, 8), on_cuda(2, dtype=torch.int32), out=out, **options)
+
+
+def test_calls_with_other_rows_have_a_route_that_is_derived_once(gpu, monkeypatch, known):
+    has(monkeypatch, gpu.program("fwd"), gpu.program("fwd", variant="nondet"))
+
+    for rows in (6, 7, 5, 7, 6):
+        forward(rows)
+    assert (len(gpu.routed), gpu.derived) == (1, [(6, 7), (6, 5)])
+    assert [problem.M for problem in gpu.problems] == [6, 7, 5]
+
+    forward(7, deterministic=False)
+    forward(7, out=wide(7, 16, pad=8))
+    forward(7, num_sms=2)
+    assert (len(gpu.routed), len(gpu.derived)) == (4, 2)
+    assert len(gpu.launched) == 8
+
+
+def test_only_so_many_programs_and_routes_of_a_form_are_kept(gpu, monkeypatch, known):
+    has(monkeypatch, gpu.program("fwd"))
+    monkeypatch.setattr(prepared_module, "_MOST_KNOWN", 3)
+
+    for rows in range(6, 13):
+        forward(rows)
+        forward(rows, out=wide(rows, 16, pad=8 * rows))
+
+        (form,) = call_module._FORMS.values()
+        assert max(map(len, (form.programs, form.routes, form.first_routes))) <= 3
+    assert {key[0] for key in (*form.programs, *form.routes)} <= {10, 11, 12}
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_no_route_is_derived_for_one_row_or_none_whose_strides_mean_nothing(gpu, monkeypatch, known, rows):
+    has(monkeypatch, gpu.program("fwd"))
+
+    for M in (6, rows, 7):
+        forward(M)
+
+    assert ([given.a.shape[0] for given in gpu.routed], gpu.derived) == ([6, 1][: 1 + rows], [(6, 7)])
+
+
+def test_a_program_may_refuse_other_rows_than_those_that_it_has_done(gpu, monkeypatch, known):
+    few = replace(gpu.program("fwd"), stem="fwd_few", refuse=lambda problem: "has too few" if problem.M > 6 else None)
+    many = replace(gpu.program("fwd"), stem="fwd_many", refuse=lambda problem: "has no end" if problem.M > 8 else None)
+    has(monkeypatch, few, many)
+
+    for rows in (6, 7, 5, 8):
+        forward(rows)
+    assert ([given.a.shape[0] for given in gpu.routed], gpu.derived) == ([6, 7], [(6, 5), (7, 8)])
+
+    with pytest.raises(NoProgramError, match="fwd_few has too few; fwd_many has no end"):
+        forward(9)
 
 
 def test_a_prepared_call_holds_what_it_reads_even_where_the_program_gets_a_view(gpu, monkeypatch):

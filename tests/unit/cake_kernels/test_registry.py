@@ -78,7 +78,7 @@ def test_this_version_has_the_programs_of_sm_90a_in_both_variants():
     ],
 )
 def test_a_problem_reaches_the_program_of_its_variant(variant, changed, stem):
-    assert registry.find(replace(FWD, **changed), variant).stem == stem
+    assert registry.find(FWD._replace(**changed), variant).stem == stem
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_problem_reaches_the_program_of_its_variant(variant, changed, stem):
     [
         (FWD, "det", "no program for fwd (det, bf16 out) on sm_90a: this version of cake_kernels has none"),
         (
-            replace(FWD, op="wgrad", out_dtype="fp32", arch="sm_80"),
+            FWD._replace(op="wgrad", out_dtype="fp32", arch="sm_80"),
             "nondet",
             "no program for wgrad (nondet, fp32 out) on sm_80: this version of cake_kernels has none",
         ),
@@ -143,7 +143,7 @@ def test_a_program_is_found_from_its_file(folder):
         "fwd_from_file", "fwd", "det", "sm_90a", "bf16",
     )  # fmt: skip
     assert found.why_not(FWD) is None
-    assert found.why_not(replace(FWD, K=72)) == "needs K a multiple of 64, got 72"
+    assert found.why_not(FWD._replace(K=72)) == "needs K a multiple of 64, got 72"
 
 
 def test_a_program_file_that_fails_to_import_is_an_error_with_its_name(folder):

@@ -3,6 +3,7 @@ import gc
 import struct
 import weakref
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -173,32 +174,91 @@ def test_launches_of_once_share_the_workspace_of_their_stream_and_of_no_other(lo
     assert len({*given, bound.workspace.slots.data_ptr()}) == 3
 
 
-def test_only_maps_of_other_memory_or_other_rows_are_written(loaded, monkeypatch):
+@pytest.fixture
+def encoded(loaded, monkeypatch):
+    """The addresses and the rows that maps were encoded for, in order."""
     asked = []
     monkeypatch.setattr(
         launch,
         "Encoder",
         lambda numbers, what, *, device: lambda *given: asked.append(given) or struct.pack("<QQ112x", *given),
     )
+    return asked
+
+
+def test_only_maps_of_other_memory_or_other_rows_are_written(loaded, encoded):
     (x, w, y), (x2, _, y2) = operands("fwd"), operands("fwd")
-    routes = {
-        rows: launch.route("fwd", x[:rows], w, OFFS, y[:rows], accumulate=False, config=NARROW_PAIR)
-        for rows in (M, 990)
-    }
+    route = launch.route("fwd", x, w, OFFS, y, accumulate=False, config=NARROW_PAIR)
+    routes = {M: route, 990: route.of_rows(990)}
 
-    def encoded(x, y, rows=M):
-        asked.clear()
+    def written(x, y, rows=M):
+        encoded.clear()
         routes[rows].launch(*addresses(x, w, OFFS, y), 0)
-        return asked[:]
+        return encoded[:]
 
-    whole = [(x.data_ptr(), M), (w.data_ptr(), N), (y.data_ptr(), M)]
-    assert encoded(x, y) == whole
-    assert encoded(x, y) == []
-    assert encoded(x2, y2) == [(x2.data_ptr(), M), (y2.data_ptr(), M)]
-    assert encoded(x, y2) == [(x.data_ptr(), M)]
-    assert encoded(x, y2, rows=990) == [(x.data_ptr(), 990), (w.data_ptr(), N), (y2.data_ptr(), 990)]
-    assert encoded(x, y) == whole
+    assert written(x, y) == [(x.data_ptr(), M), (w.data_ptr(), N), (y.data_ptr(), M)]
+    assert written(x, y) == []
+    assert written(x2, y2) == [(x2.data_ptr(), M), (y2.data_ptr(), M)]
+    assert written(x, y2) == [(x.data_ptr(), M)]
+    assert written(x, y2, rows=990) == [(x.data_ptr(), 990), (y2.data_ptr(), 990)]
+    assert written(x, y) == [(x.data_ptr(), M), (y.data_ptr(), M)]
     assert loaded[0].fake.bound == 1
+
+
+def test_calls_of_one_kernel_and_other_strides_share_arguments_but_no_map(loaded, encoded, monkeypatch):
+    monkeypatch.setattr(launch, "_resident", cache(launch._resident))
+    x, w, y = operands("fwd")
+    wide = torch.empty(M, 2 * K, dtype=torch.bfloat16)[:, :K]
+    packed, padded = (launch.route("fwd", a, w, OFFS, y, accumulate=False, config=NARROW_PAIR) for a in (x, wide))
+    whole = [(x.data_ptr(), M), (w.data_ptr(), N), (y.data_ptr(), M)]
+
+    for route in (packed, padded, packed):
+        encoded.clear()
+        route.launch(*addresses(x, w, OFFS, y), 0)
+
+        assert encoded == whole
+    assert (len(loaded), loaded[0].fake.bound) == (1, 1)
+
+
+@pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
+@pytest.mark.parametrize("num_sms", [None, 20])
+def test_the_route_of_other_rows_is_the_one_that_their_tensors_would_have_had(loaded, op, num_sms):
+    of_many = dict(zip("abo", operands(op), strict=True))
+
+    def cut(rows):
+        return [t[:rows] if t.ndim == 2 else t for t in of_many.values()]
+
+    def routed(rows):
+        a, b, out = cut(rows)
+        return launch.route(op, a, b, OFFS, out, accumulate=False, num_sms=num_sms)
+
+    def bound(route, rows):
+        a, b, out = cut(rows)
+        made = route.bind(*addresses(a, b, OFFS, out))
+        p = made._arguments.problem
+        numbers = [getattr(p, name) for name, _ in p._fields_ if name not in ("slots", "tickets")]
+        return list(map(unpacked, made._arguments.maps)), numbers, loaded[-1].fake.shape
+
+    first = routed(M)
+    for rows in (2, 97, 300, 500, 999):
+        found, made = first.of_rows(rows), routed(rows)
+
+        assert bound(found, rows) == bound(made, rows)
+        assert found.family is made.family
+
+
+def test_what_other_rows_have_no_part_in_is_settled_once(loaded, monkeypatch):
+    made, chooser = [], launch.chooser
+    monkeypatch.setattr(launch, "chooser", lambda op, **sizes: made.append(sizes) or chooser(op, **sizes))
+    x, w, y = operands("fwd")
+    route = launch.route("fwd", x, w, OFFS, y, accumulate=False)
+    settled = launch._family.cache_info()
+
+    configs = {route.of_rows(rows).family.config for rows in range(2, M)}
+
+    assert made == [{"N": N, "K": K, "E": E, "variant": "det", "sms": 132}]
+    assert len(loaded) == len(configs) == launch._family.cache_info().misses > 1
+    assert launch._family.cache_info().hits == settled.hits
 
 
 @pytest.mark.parametrize("op", ["fwd", "dgrad", "wgrad"])
@@ -441,11 +501,11 @@ def test_accumulation_and_the_output_type_are_parts_of_the_kernel(loaded):
 
 
 def test_a_kernel_is_not_loaded_while_a_graph_is_captured(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(launch, "_is_captured", lambda device: device == 1)
     kernel = Kernel(op="fwd", out_dtype="bf16", accumulate=False, whole_slabs=True, config=NARROW_PAIR)
 
     with pytest.raises(DriverError) as caught:
-        launch._resident(kernel, 0)
+        launch._resident(kernel, 1)
 
     assert str(caught.value) == (
         "fwd_det_sm90a_128x256_c2x1_s3_b8_l16 must be loaded before a CUDA graph is captured, since loading is no part"
