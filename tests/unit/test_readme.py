@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,11 @@ from click.testing import CliRunner
 from harness import runfile
 from harness.arms import Arm
 from harness.cli import cake_bench
+from harness.cli._options import Selection, read_shapes, select_arms, select_cases
+from harness.cli._session import arm_infos, select_regimes, select_twin
+from harness.cli.run import command as run_command
 from harness.correctness import check_arms
+from harness.model.run import row_key
 from harness.operands import make_operands
 from harness.rounds import file as rounds_file
 from tests.bench import machine, small_case
@@ -38,7 +43,7 @@ def test_the_readme_has_no_place_left_to_fill() -> None:
 def renderings() -> dict[str, list[str]]:
     """Page -> the words of the command that reports/README.md gives for it, without the page."""
     lines = (TOP / "reports" / "README.md").read_text().splitlines()
-    words = [shlex.split(line) for line in lines if line.startswith("cake-bench ")]
+    words = [shlex.split(line) for line in lines if line.startswith(("cake-bench report", "cake-bench rounds"))]
     assert all(command[-2] == "-o" for command in words)
     return {command[-1]: command[1:-2] for command in words}
 
@@ -68,6 +73,33 @@ def test_a_committed_run_file_still_loads_and_is_small(path: Path) -> None:
         assert rounds_file.load(path).rounds
     elif path.parent.name != "doctor":
         assert runfile.load(path).rows
+
+
+def measurements() -> dict[str, list[str]]:
+    """Folder and run id -> the options of the command that reports/README.md gives for that run."""
+    lines = (TOP / "reports" / "README.md").read_text().splitlines()
+    words = [shlex.split(line)[2:] for line in lines if line.startswith("cake-bench run ")]
+    return {f"{Path(given[given.index('--out') + 1]).name}/{given[-1]}": given for given in words}
+
+
+@pytest.mark.parametrize(("place", "words"), measurements().items(), ids=measurements())
+def test_a_committed_run_is_what_its_command_plans(place: str, words: list[str]) -> None:
+    folder, run_id = place.split("/")
+    runs = [runfile.load(path) for path in (TOP / "reports" / "h200" / folder).glob("*.json")]
+    (run,) = (each for each in runs if each.run_id == run_id)
+    given = run_command.make_context("cake-bench run", list(words)).params
+    chosen = Selection(**{each.name: given[each.name] for each in fields(Selection)})
+
+    cases, counts = select_cases(read_shapes(chosen.shapes_file), chosen)
+    regimes = [regime.name for regime in select_regimes(given["regimes"], "cuda")]
+    arms = select_arms(chosen.arms, previous=given["previous"] is not None)
+    infos = arm_infos(arms, select_twin(given["aa"], arms, "cuda"))
+
+    assert run.planned == tuple(row_key(regime, case) for case in cases for regime in regimes)
+    assert [(arm.name, arm.twin_of) for arm in run.arms] == [(arm.name, arm.twin_of) for arm in infos]
+    assert (run.groups, run.seed, bool(run.rates)) == (given["groups"], given["seed"], given["floors"])
+    assert run.suite_counts == counts
+    assert (run.previous.revision if run.previous else "").startswith(given["previous"] or "")
 
 
 def test_the_readmes_arm_is_right() -> None:
