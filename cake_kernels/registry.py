@@ -57,7 +57,10 @@ class Launch(Protocol):
 
 
 class Route(Protocol):
-    """A program for tensors of one form, all of it settled but their addresses. Any device may be the current one."""
+    """A program for tensors of one form and number of rows, settled but for their addresses.
+
+    Any device may be the current one.
+    """
 
     def bind(self, a: int, b: int, offs: int, out: int) -> Launch:
         """Return the launch over the memory at these addresses; it keeps alive nothing but its own workspace."""

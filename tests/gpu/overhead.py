@@ -1,4 +1,4 @@
-"""What a call costs the host, beside torch._grouped_mm: `python -m tests.gpu.overhead`.
+"""What a call costs the host, beside torch._grouped_mm: `python -m tests.gpu.overhead [--revision REV]`.
 
 All groups are empty, so that the device is done before the host has the next call ready. Printed: microseconds a call,
 the lowest, median and highest of the rounds. A figure to look at; nothing is asserted.
@@ -6,13 +6,16 @@ the lowest, median and highest of the rounds. A figure to look at; nothing is as
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import torch
 
 from cake_kernels import grouped_gemm, grouped_mm
+from harness.revision import revision
 from tests.gpu.ragged import BF16, DEVICE
 
 M, N, K, E = 128, 64, 64, 8
@@ -40,6 +43,9 @@ def timed(title: str, call: Callable[[], object]) -> None:
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--revision", help="of the measured tree, where git cannot tell it")
+    of = revision(parser.parse_args().revision, top=Path(__file__).parents[2])
     x = torch.zeros(M, K, dtype=BF16, device=DEVICE, requires_grad=True)
     w = torch.zeros(E, N, K, dtype=BF16, device=DEVICE, requires_grad=True)
     g = torch.zeros(M, N, dtype=BF16, device=DEVICE)
@@ -53,7 +59,8 @@ def main() -> None:
         return torch._grouped_mm(x, w.transpose(-2, -1), offs=offs)
 
     print(
-        f"us a call on {DEVICE}: lowest, median, highest of {ROUNDS} rounds of {CALLS} calls; torch {torch.__version__}"
+        f"us a call on {DEVICE}: lowest, median, highest of {ROUNDS} rounds of {CALLS} calls;"
+        f" torch {torch.__version__}; revision {of}"
     )
     with torch.no_grad():
         timed("prepared.launch()", prepared.launch)

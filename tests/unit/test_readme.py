@@ -5,6 +5,7 @@ import shlex
 from dataclasses import fields
 from pathlib import Path
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -87,7 +88,8 @@ def test_a_committed_run_is_what_its_command_plans(place: str, words: list[str])
     folder, run_id = place.split("/")
     runs = [runfile.load(path) for path in (TOP / "reports" / "h200" / folder).glob("*.json")]
     (run,) = (each for each in runs if each.run_id == run_id)
-    given = run_command.make_context("cake-bench run", list(words)).params
+    top = click.Context(cake_bench, **cake_bench.context_settings)
+    given = run_command.make_context("run", list(words), parent=top).params
     chosen = Selection(**{each.name: given[each.name] for each in fields(Selection)})
 
     cases, counts = select_cases(read_shapes(chosen.shapes_file), chosen)

@@ -149,14 +149,14 @@ class _Arguments:
 
 @dataclass(slots=True, kw_only=True, eq=False)  # frozen, it would take a call with other rows longer
 class _Route:
-    """What the calls of one form have in common: the kernel, and all of its arguments but addresses.
+    """What the calls of one form and number of rows have in common: the kernel, and all of its arguments but addresses.
 
     Attributes
     ----------
     any_rows
-        The form but for its rows.
+        What does not depend on the rows.
     M
-        Of the form.
+        Rows of X.
     clusters
         Of a launch.
     tiles
