@@ -8,6 +8,7 @@ is adding files.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
@@ -167,7 +168,8 @@ def programs(folder: Path = PROGRAMS_FOLDER) -> tuple[Program, ...]:
         A file fails to import, or has no ``PROGRAM`` of its own stem.
     """
     stems = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
-    return tuple(_load(folder, stem) for stem in stems)
+    with _LOADING:
+        return tuple(_load(folder, stem) for stem in stems)
 
 
 def reasons(problem: Problem, variant: Variant, among: tuple[Program, ...]) -> dict[str, str]:
@@ -209,6 +211,10 @@ def _sentence(problem: Problem, variant: Variant, refused: dict[str, str]) -> st
     each = "; ".join(f"{stem} {reason}" for stem, reason in refused.items())
     asked = f"{problem.op} ({variant}, {problem.out_dtype} out) on {problem.arch}"
     return f"no program for {asked}: {each or 'this version of cake_kernels has none'}"
+
+
+_LOADING = threading.RLock()
+"""A module is in ``sys.modules`` before it has run: another thread would take it for one without a program."""
 
 
 def _load(folder: Path, stem: str) -> Program:

@@ -1,6 +1,9 @@
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,6 +147,24 @@ def test_a_program_is_found_from_its_file(folder):
     )  # fmt: skip
     assert found.why_not(FWD) is None
     assert found.why_not(FWD._replace(K=72)) == "needs K a multiple of 64, got 72"
+
+
+def test_a_thread_waits_for_a_program_that_another_one_loads(folder, monkeypatch):
+    gate = SimpleNamespace(entered=threading.Event(), opened=threading.Event(), entries=[])
+    monkeypatch.setitem(sys.modules, "gate_of_a_program", gate)
+    wait = "import gate_of_a_program as gate\ngate.entries.append(1)\ngate.entered.set()\ngate.opened.wait(60)\n"
+    (folder / "slow.py").write_text(wait + PROGRAM_FILE.replace("STEM", "slow"))
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(registry.programs, folder)
+        assert gate.entered.wait(60)
+        second = threads.submit(registry.programs, folder)
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.1)  # it would have failed by now, or found a program that is not there yet
+        gate.opened.set()
+
+        assert first.result(60) == second.result(60)
+    assert gate.entries == [1]
 
 
 def test_a_program_file_that_fails_to_import_is_an_error_with_its_name(folder):
