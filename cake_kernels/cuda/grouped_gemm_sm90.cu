@@ -103,7 +103,7 @@ constexpr int kRegistersProducer = kBlocksM * kAccumulators > 176 ? 24 : 40;
 static_assert(OP >= 0 && OP <= 2, "OP is 0 (fwd), 1 (dgrad) or 2 (wgrad)");
 static_assert(TAIL >= 0 && TAIL <= 3, "TAIL is 0 (plain), 1 (whole), 2 (slots) or 3 (atomics)");
 static_assert(TILE_M == kConsumers * kBlocksM * kMmaM && kBlocksM <= 2, "a consumer has one or two blocks along M");
-static_assert(TILE_N % kSlab == 0, "the epilogue stores blocks of 64");
+static_assert(TILE_N % kSlab == 0, "the epilogue stores parts of 64");
 static_assert(kClusterSize <= 2, "an operand is shared by at most two CTAs");
 static_assert(kRowsKMajor || kTileRows / kClusterCols % kSlab == 0, "a CTA loads whole slabs of the row operand");
 static_assert(kColsKMajor || kTileCols / kClusterRows % kSlab == 0, "a CTA loads whole slabs of the column operand");
@@ -466,7 +466,7 @@ __device__ __forceinline__ void pass_over(int k_length, Reader& reader, int cons
 }
 
 // ---- consumer: the epilogue ----------------------------------------------------------------------------------------
-// A consumer stores blocks of kBlockRows x kBlockCols elements, 8 KiB, one after the other: registers -> staging, 128
+// A consumer stores a block of its accumulators in parts of kBlockRows x kBlockCols elements, 8 KiB: registers -> staging, 128
 // bytes a row and swizzled as the output's map says -> global memory.
 
 constexpr int kBlockN = kFp32 ? 32 : 64;  // along N of the MMA

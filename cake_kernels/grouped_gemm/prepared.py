@@ -159,7 +159,7 @@ def alert_not_deterministic(what: str) -> None:
 
 
 def _program(call: Call, deterministic: bool) -> registry.Program:
-    known, key = call.form.programs, (call.M, deterministic)
+    known, key = call.form.programs, (int(call.M), deterministic)  # a symbol is no key: a program needs its number
     program = known.get(key)
     if program is None:
         program = registry.find(call.problem(), "det" if deterministic else "nondet", _programs())

@@ -159,7 +159,10 @@ class Config:
         return self.cluster_m * self.cluster_n
 
     def staging(self, op: Op) -> int:
-        """Staging buffers of a consumer: where there is room one for each 64 elements along N of the MMA, else two."""
+        """Staging buffers of a consumer: where there is room one for each 64 elements along N of the MMA, else two.
+
+        With as many a BF16 output is staged in one piece; FP32 takes two for each 64, and is staged part after part.
+        """
         room = (MAX_SMEM_BYTES - self._smem_without_staging(op)) // (2 * STAGING_BYTES)
         return self.tile_n // 64 if room >= self.tile_n // 64 else min(2, room)
 
@@ -314,7 +317,10 @@ TAIL_WAVES = 0.5
 """What the last wave counts beyond the tiles in it, from ``WHOLE_WAVES`` on."""
 
 CHUNK_K_BLOCKS = 10
-"""What a chunk of a split tile costs its CTA beside its own k-blocks: sums are stored, and loaded to be added."""
+"""What a chunk of a split tile costs its CTA beside its own k-blocks: sums are stored, and loaded to be added.
+
+Measured with the tail ``slots``; ``atomics`` gets the same choice.
+"""
 
 _LOADS = {STRAIGHT: 1.0, SWAPPED: 1.0, NARROW: 0.97}
 RATES: dict[Op, dict[Config, float]] = {
@@ -367,7 +373,7 @@ def cost(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = S
     """Return the estimated time of a problem: the work over the rate of ``config``, one of ``RATES[op]``.
 
     Times of one problem compare by it, times of two problems do not: the length of the reduction, which is the same
-    for all configurations, is not a factor of it.
+    for all configurations, is not a factor of it. Sizes are at least 1, as in :func:`choose`.
     """
     return _work(config, op, N=N, K=K, E=E, sms=sms, rate=RATES[op][config])(M)
 
@@ -378,7 +384,7 @@ def work(config: Config, op: Op, *, M: int, N: int, K: int, E: int, sms: int = S
     That is a CTA's tile for each wave of tiles, of which there is one at least. In fwd and dgrad a group leaves half a
     row of tiles empty on average, and the last wave counts as ``WHOLE_WAVES`` and ``TAIL_WAVES`` say. In wgrad the
     tiles are known but for those of empty groups, which take next to no time. How many tiles the last wave has depends
-    on how many groups are empty: the mean of none and of one is taken.
+    on how many groups are empty: the mean of none and of one is taken. Sizes are at least 1, as in :func:`choose`.
     """
     return _work(config, op, N=N, K=K, E=E, sms=sms)(M)
 
@@ -408,8 +414,9 @@ def _work(config: Config, op: Op, *, N: int, K: int, E: int, sms: int, rate: flo
 def _waves_of_wgrad(tiles: int, groups: int, *, M: int, clusters: int) -> float:
     """Return the waves of ``groups`` groups, each of as many rows and of ``tiles`` tiles; at least one.
 
-    All clusters share the last one. Where that takes a split, the clusters without a tile of it compute what is left of
-    the others' tiles, a chunk of each: the more tiles it has, the more chunks for fewer clusters. See docs/tail.md.
+    All clusters share the last one, as with ``slots``. Where that takes a split, the clusters without a tile of it
+    compute what is left of the others' tiles, a chunk of each: the more tiles it has, the more chunks for fewer
+    clusters. See docs/tail.md.
     """
     k_blocks = M / groups / BLOCK_K
     tail = groups * tiles % clusters

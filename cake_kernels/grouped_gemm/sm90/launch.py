@@ -190,7 +190,10 @@ class _Route:
         arguments.release()
 
     def _written(self, a: int, b: int, offs: int, out: int, stream: int | None) -> _Arguments:
-        """Return arguments over this memory, to be released after launches on ``stream``; None: which is not known."""
+        """Return arguments over this memory, to be released after launches on ``stream``; None: which is not known.
+
+        What fails half way is dropped: only what is whole lies free for the next call.
+        """
         try:
             arguments = self.free.pop()
         except IndexError:

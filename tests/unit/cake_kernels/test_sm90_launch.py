@@ -88,6 +88,7 @@ def test_the_kernel_is_told_sizes_addresses_and_strides(loaded, op):
 
     made = launch.prepare(op, a, b, OFFS, out, accumulate=False)
 
+    assert loaded[0].device is None  # operands of a CPU
     p = loaded[0].fake.problem
     if op == "wgrad":
         assert (p.slots, p.tickets) == (made.workspace.slots.data_ptr(), made.workspace.tickets.data_ptr())
@@ -203,6 +204,56 @@ def test_only_maps_of_other_memory_or_other_rows_are_written(loaded, encoded):
     assert written(x, y2, rows=990) == [(x.data_ptr(), 990), (y2.data_ptr(), 990)]
     assert written(x, y) == [(x.data_ptr(), M), (y.data_ptr(), M)]
     assert loaded[0].fake.bound == 1
+
+
+def test_calls_of_one_kernel_share_arguments_which_are_written_for_each(loaded, encoded, monkeypatch):
+    monkeypatch.setattr(launch, "_resident", cache(launch._resident))
+
+    def route(M, N, K, E, pad):
+        x, w, y = (torch.empty(size, dtype=torch.bfloat16) for size in ((M, K), (E, N, K), (M, N + pad)))
+        y, offs = y[:, :N], torch.zeros(E, dtype=torch.int32)
+        return launch.route("fwd", x, w, offs, y, accumulate=False, num_sms=2, config=NARROW_PAIR)
+
+    forms = ((M, N, K, E, 0), (M, N, K, E, 8), (M, N, K, 2, 0), (M, 1024, K, E, 0), (M, N, 64, E, 0), (8, N, K, E, 0))
+    routes = {form: route(*form) for form in forms}
+
+    for form in (*forms, *reversed(forms)):
+        rows, n, k, experts, pad = form
+        encoded.clear()
+        routes[form].launch(16, 32, 48, 64, 0)
+
+        p = loaded[0].fake.problem
+        assert (p.num_experts, p.M, p.N, p.K) == (experts, rows, n, k)
+        assert (p.out_row_stride, p.out_expert_stride) == (n + pad, rows * (n + pad))
+        assert list(map(unpacked, loaded[0].fake.maps)) == [(16, rows), (32, n), (64, rows)]
+    assert (len(loaded), loaded[0].fake.bound) == (1, 1)
+
+
+@pytest.mark.parametrize("fails", ["map", "launch"])
+def test_arguments_of_a_call_that_failed_are_given_to_no_other(loaded, encoded, monkeypatch, fails):
+    x, w, y = operands("fwd")
+    route = launch.route("fwd", x, w, OFFS, y, accumulate=False, config=NARROW_PAIR)
+    (x2, _, y2), good = operands("fwd"), struct.pack
+
+    def refuse(*given):
+        raise DriverError("refused")
+
+    route.launch(*addresses(x, w, OFFS, y), 0)
+    with monkeypatch.context() as broken:
+        if fails == "map":
+            broken.setattr(
+                struct, "pack", lambda form, at, rows: refuse() if at == y2.data_ptr() else good(form, at, rows)
+            )
+        else:
+            (arguments,) = route.free
+            broken.setattr(arguments, "launch", refuse)
+        with pytest.raises(DriverError, match="refused"):
+            route.launch(*addresses(x2, w, OFFS, y2), 0)
+    assert route.free == []
+
+    route.launch(*addresses(x2, w, OFFS, y2), 0)
+    assert loaded[0].fake.bound == 2
+    assert loaded[0].fake.mapped == addresses(x2, w, y2)
 
 
 def test_calls_of_one_kernel_and_other_strides_share_arguments_but_no_map(loaded, encoded, monkeypatch):
@@ -490,6 +541,15 @@ def test_more_k_blocks_than_a_plan_counts_are_refused(loaded, tail):
         f"k-blocks of all tiles must be at most 1073741824 with 256x192_c1x2_s3_b8_l16_{tail}, so that int32 counts"
         " them, got up to 1442840662; take tail='plain' or compute fewer rows a call"
     )
+
+
+def test_more_k_blocks_than_a_plan_counts_are_refused_of_other_rows_too(loaded):
+    g, x, w = operands("wgrad")
+    route = launch.route("wgrad", g, x, OFFS, w, accumulate=False)
+
+    with pytest.raises(ArgumentError, match="k-blocks of all tiles must be at most 1073741824 .*, got up to"):
+        route.of_rows(2**33)
+    assert len(loaded) == 1
 
 
 def test_accumulation_and_the_output_type_are_parts_of_the_kernel(loaded):
