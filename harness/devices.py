@@ -92,6 +92,7 @@ class Cuda:
         # Reads and never writes: dirty lines would be written back inside the next call's time.
         self._read = ReadFlush(self.torch_device)
         self._spin = Spin(self.torch_device)
+        _give_up_set_aside_l2()
         self._one_flush_ns = self._time_one(clock)
 
     def flush(self, cover_ns: int = 0) -> None:
@@ -101,9 +102,16 @@ class Cuda:
         self._read.launch(stream=self._stream)
 
     def synchronize(self) -> None:
-        """Wait for the device, and give lines that an arm made persist in the L2 back to everybody."""
+        """Wait for the device, and see to it that no line of the L2 persists, now or in any call before.
+
+        Raises
+        ------
+        MeasurementError
+            A part of the L2 is set aside for lines that persist: a flush does not reach them.
+        """
         torch.cuda.synchronize()
         _reset_persisting_l2()
+        _refuse_set_aside_l2()
 
     def free_bytes(self) -> int:
         """Return the device's free memory after giving the allocator's cache back."""
@@ -136,6 +144,29 @@ def _reset_persisting_l2() -> None:
     (status,) = driver.cuCtxResetPersistingL2Cache()
     if status != driver.CUresult.CUDA_SUCCESS:
         raise MeasurementError(f"resetting the persisting lines of the L2 failed: {status.name}")
+
+
+# Lines can persist only in a part of the L2 that the process has set aside for them; a context begins with none.
+
+
+def _give_up_set_aside_l2() -> None:
+    driver = import_module("cuda.bindings.driver")
+    (status,) = driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise MeasurementError(f"setting none of the L2 aside for lines that persist failed: {status.name}")
+
+
+def _refuse_set_aside_l2() -> None:
+    driver = import_module("cuda.bindings.driver")
+    status, set_aside = driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise MeasurementError(f"reading how much of the L2 is set aside failed: {status.name}")
+    if set_aside:
+        raise MeasurementError(
+            "none of the L2 may be set aside for lines that persist, which a flush does not reach,"
+            f" got {set_aside} bytes: an arm or a library of its set the device's limit cudaLimitPersistingL2CacheSize;"
+            " leave that arm out"
+        )
 
 
 def _with(machine: Machine, settings: Mapping[str, str]) -> Machine:

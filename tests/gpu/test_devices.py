@@ -1,11 +1,13 @@
 """The flush on the real device: a read is slow after it and fast without it."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 import torch
 
 from harness import devices
+from harness.errors import MeasurementError
 from harness.probe import ReadFlush, Spin
 
 pytestmark = pytest.mark.gpu
@@ -44,3 +46,15 @@ def test_the_flush_lasts_as_long_as_it_is_asked_to_cover() -> None:
     lasted_ms = events_around(lambda: device.flush(cover_ns=2_000_000))
 
     assert 1.9 < lasted_ms < 2.4
+
+
+def test_a_part_of_the_l2_that_is_set_aside_is_found_and_given_up_by_the_next_device() -> None:
+    driver = import_module("cuda.bindings.driver")
+    device = devices.open_device("cuda")
+    limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+    assert driver.cuCtxSetLimit(limit, 1 << 20) == (driver.CUresult.CUDA_SUCCESS,)
+
+    with pytest.raises(MeasurementError, match="none of the L2 may be set aside"):
+        device.synchronize()
+
+    devices.open_device("cuda").synchronize()
