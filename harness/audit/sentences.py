@@ -29,6 +29,7 @@ _KINDS = {
     "chance": re.compile(r"\bchance\b"),
     "cycles and clocks": re.compile(r"\bcycles\b|\bclocks?\b"),
     "noise floor": re.compile(r"\bnoise\b|\ba/a\b"),
+    "what runs took": re.compile(r"\btook \d+ s\b.* in calls that count\b"),
 }
 """Results of which the rows print nothing: one finding each says in which lines they stand."""
 

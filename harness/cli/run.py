@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from operator import mul
 from pathlib import Path
 
 import click
@@ -28,6 +27,7 @@ from harness.errors import ExitCode, UsageError
 from harness.kernels import Kernels, current
 from harness.machine import read_machine
 from harness.model.case import Case
+from harness.model.cost import Cost, cost, with_rows
 from harness.model.machine import Machine
 from harness.model.run import Previous, Row, Run, Sitting, SuiteCount, row_key
 from harness.pages.summary import summarise
@@ -174,9 +174,9 @@ def command(
         raise UsageError(f"{path} exists; choose another --run-id, or go on with it by --resume {path}")
     run = _resumed(runfile.load(resume), plan, cases, machine, floors=floors) if resume else plan
     run = with_rates(run, bench) if floors else run
-    before, start = len(run.rows), time.monotonic_ns()
+    earlier = len(run.sittings)
     run, stopped = _measure(run, cases, bench, in_regimes, path, time_limit)
-    click.echo(cost(run.rows[before:], time.monotonic_ns() - start), err=True)
+    click.echo(took(cost(with_rows(run)[earlier:])), err=True)
     click.echo(_closing(run, path, stopped))
     return exit_code([run], summarise([run]), fail_below)
 
@@ -325,19 +325,12 @@ def _closing(run: Run, path: Path, stopped: Stop | None) -> str:
     return "\n".join(lines)
 
 
-def cost(rows: Sequence[Row], elapsed_ns: int) -> str:
-    """Return how long the rows took, and the share of it in calls that count: busy time, where the timer sees it.
-
-    The rest is flushes, idle gaps, checks, the settling third of each block, discarded groups and the host.
-    """
-    took = f"took {elapsed_ns / 1e9:.0f} s"
-    calls = [count for row in rows for count in row.samples.calls]
-    busy_ns = [busy for row in rows for busy in row.samples.busy_ns if busy is not None]
-    if calls and len(busy_ns) == len(calls):
-        share = sum(map(mul, busy_ns, calls)) / max(1, elapsed_ns)
-        return f"{took}; the GPU was busy with calls that count {share:.0%} of it"
-    span_ns = [span for row in rows for span in row.samples.span_ns]
-    return f"{took}, {sum(map(mul, span_ns, calls)) / max(1, elapsed_ns):.0%} of it in calls that count"
+def took(of: Cost) -> str:
+    """Return how long the rows took, and the share of it in calls that count: busy time, where the timer sees it."""
+    seconds = f"took {of.elapsed_ns / 1e9:.0f} s"
+    if of.busy:
+        return f"{seconds}; the GPU was busy with calls that count {of.share:.0%} of it"
+    return f"{seconds}, {of.share:.0%} of it in calls that count"
 
 
 def _failed(row: Row) -> bool:

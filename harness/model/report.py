@@ -10,6 +10,7 @@ from typing import Literal
 
 from harness.model.case import Case
 from harness.model.conditions import ClockEnergy, GpuStates, Launches, RecordCount
+from harness.model.cost import Cost
 from harness.model.figures import Ratio, ReportRow
 from harness.model.machine import Machine
 from harness.model.measured_floor import closed_share
@@ -47,6 +48,22 @@ class RunRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunCost:
+    """What one run took on one machine.
+
+    Attributes
+    ----------
+    run_rows
+        Rows of the run; more than the cost is of where it has rows of another machine, or from before sittings were
+        kept.
+    """
+
+    run_id: str
+    cost: Cost
+    run_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """One machine and the runs that met it.
 
@@ -62,6 +79,8 @@ class Environment:
         What its driver said after the groups, one a regime; empty where no driver tells.
     rates
         One a run that measured them.
+    costs
+        One a run that kept what its rows here took.
     """
 
     device: str
@@ -71,6 +90,7 @@ class Environment:
     regimes: tuple[str, ...]
     states: tuple[GpuStates, ...]
     rates: tuple[RunRates, ...]
+    costs: tuple[RunCost, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

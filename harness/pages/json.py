@@ -8,7 +8,17 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from harness.model.figures import ArmFigure, Ratio, ReportRow, RowFloor
-from harness.model.report import AaStanding, Environment, FloorStanding, Limit, Report, RowRatio, RunRates, Standing
+from harness.model.report import (
+    AaStanding,
+    Environment,
+    FloorStanding,
+    Limit,
+    Report,
+    RowRatio,
+    RunCost,
+    RunRates,
+    Standing,
+)
 from harness.model.run import Rate
 from harness.pages import refuse_columns
 from harness.pages.summary.paired import PairedTests, paired_fields, tests_of
@@ -68,6 +78,7 @@ def _environment(environment: Environment) -> Object:
         "regimes": environment.regimes,
         "states": [asdict(states) for states in environment.states],
         "rates": [_rates(rates) for rates in environment.rates],
+        "costs": [_cost(cost) for cost in environment.costs],
         **_fields(environment.machine, "device"),
     }
 
@@ -77,6 +88,15 @@ def _rates(of_run: RunRates) -> Object:
         "run": of_run.run_id,
         "plain_read": _rate(of_run.rates.plain_read),
         "dense_mm": _rate(of_run.rates.dense_mm),
+    }
+
+
+def _cost(of_run: RunCost) -> Object:
+    return {
+        "run": of_run.run_id,
+        "run_rows": of_run.run_rows,
+        **_fields(of_run.cost),
+        "share": of_run.cost.share,
     }
 
 

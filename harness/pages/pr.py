@@ -15,7 +15,7 @@ from harness.pages.markdown.aa import aa_meaning, aa_table, noise_floor
 from harness.pages.markdown.changed import what_changed
 from harness.pages.markdown.clock_table import clock_table, energy_note
 from harness.pages.markdown.coverage import coverage_lines, excluded_lines, failure_lines
-from harness.pages.markdown.environment import environment_line, state_lines
+from harness.pages.markdown.environment import cost_lines, environment_line, state_lines
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.extra_columns import check_columns
 from harness.pages.markdown.floors import floor_rates, floor_table, without_floor
@@ -163,7 +163,7 @@ def _devices(report: Report, columns: Sequence[str]) -> tuple[DeviceSection, ...
         DeviceSection(
             title=escape(device),
             environments=bullets(
-                Item(line=environment_line(report, e), below=state_lines(e))
+                Item(line=environment_line(report, e), below=(*state_lines(e), *cost_lines(e)))
                 for e in report.environments
                 if e.device == device
             ),

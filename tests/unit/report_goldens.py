@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import plugins, runfile
 from harness.model.case import Case
-from harness.model.run import Discarded, GroupState, Previous, Row, Run, SuiteCount
+from harness.model.run import Discarded, GroupState, Previous, Row, Run, Sitting, SuiteCount
 from harness.pages.summary import summarise
 from tests.unit.report_runs import H200, case, rates, row, run, skipped
 
@@ -262,7 +262,9 @@ def regimes() -> Run:
         SuiteCount(suite="moe-training", op=op, row_class=row_class, count=n)
         for op, row_class, n in (("fwd", "owner", 18), ("fwd", "unsorted", 14), ("dW", "owner", 22))
     ]
-    return run(*rows, arms=REGIME_ARMS, run_id="20260104-080000-regimes", timer="cupti", counts=counts)
+    made = run(*rows, arms=REGIME_ARMS, run_id="20260104-080000-regimes", timer="cupti", counts=counts)
+    sitting = Sitting(started="2026-01-04T08:00:00Z", elapsed_ns=26_400_000_000, rows=len(rows))
+    return replace(made, sittings=(sitting,))
 
 
 def sustained(of: Case, spans: dict[str, int], *, discarded: Sequence[Discarded] = ()) -> Row:

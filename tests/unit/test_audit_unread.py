@@ -109,6 +109,16 @@ def test_results_of_which_rows_print_nothing_are_one_finding_a_kind() -> None:
     assert finding.what == "3 numbers about chance, of which rows print nothing: lines 1, 3"
 
 
+def test_what_runs_took_is_one_finding() -> None:
+    took = "- run r took {} s for {} of its 9 rows, {} % of it in calls that count\n"
+
+    found = audit(f"{took.format(141, 4, 19)}{took.format(20, 5, 40)}\n{RUBIN}")
+
+    assert kinds(found, Grade.CONTRADICTS) == []
+    (finding,) = found.graded(Grade.UNCHECKED)
+    assert finding.what == "2 numbers about what runs took, of which rows print nothing: lines 1, 2"
+
+
 @pytest.mark.parametrize(
     "clause",
     [

@@ -4,7 +4,6 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ import torch
 from harness import arms as arm_files
 from harness import runfile
 from harness.cli import _options, main
-from harness.cli.run import cost
+from harness.cli.run import took
 from harness.errors import UnknownName
+from harness.model.cost import Cost, cost, with_rows
 from harness.paths import data
 from tests.bench import FakeArm
-from tests.unit.test_runfile import small_run
 
 SHAPE = "E=3,M=8,N=16,K=8,dist=balanced"
 RunCli = Callable[..., int]
@@ -264,6 +263,8 @@ def test_the_time_limit_stops_after_a_row_and_resume_goes_on(cli: RunCli, capsys
 
     assert cli(*run(*rows, "--resume", "reports/r.json")) == 0
     whole = runfile.load(Path("reports/r.json"))
+    # What it took is said of this command's rows alone.
+    assert took(cost(with_rows(whole)[1:])) in capsys.readouterr().err
     assert len(first.rows) == 1
     assert len(whole.rows) == 2
     assert whole.rows[0] == first.rows[0]
@@ -410,16 +411,13 @@ def test_a_report_goes_to_a_file(cli: RunCli, capsys: pytest.CaptureFixture[str]
 
 
 def test_the_cost_of_a_run_says_what_share_counts() -> None:
-    row = small_run().rows[0]
+    of = Cost(rows=2, elapsed_ns=12_000_000_000, counted_ns=6_000_000_000, busy=False)
 
-    # 1000 + 1010 ns of one call each, of 4020 ns.
-    assert cost([row], 4020) == "took 0 s, 50% of it in calls that count"
-    assert cost([], 0) == "took 0 s, 0% of it in calls that count"
+    assert took(of) == "took 12 s, 50% of it in calls that count"
+    assert took(cost([])) == "took 0 s, 0% of it in calls that count"
 
 
 def test_the_cost_of_a_run_on_a_gpu_says_how_long_it_was_busy() -> None:
-    row = small_run().rows[0]
-    samples = replace(row.samples, busy_ns=(900, 605), calls=(1, 3))
+    of = Cost(rows=2, elapsed_ns=12_000_000_000, counted_ns=6_000_000_000, busy=True)
 
-    # 900 + 3 x 605 of 5430 ns.
-    assert cost([replace(row, samples=samples)], 5430) == "took 0 s; the GPU was busy with calls that count 50% of it"
+    assert took(of) == "took 12 s; the GPU was busy with calls that count 50% of it"

@@ -1,10 +1,10 @@
-"""The environment line of a machine: what it is, what is on it, how it was measured; and what its driver said."""
+"""The environment line of a machine: what it is and has, how it was measured; what its driver said, what runs took."""
 
 from __future__ import annotations
 
 from harness.model.conditions import GpuStates, Held, Range
 from harness.model.machine import Machine
-from harness.model.report import Environment, Report
+from harness.model.report import Environment, Report, RunCost
 from harness.pages.markdown.escape import escape
 from harness.pages.markdown.numbers import counted
 
@@ -40,6 +40,11 @@ def state_lines(environment: Environment) -> tuple[str, ...]:
     return tuple(_states(states) for states in environment.states)
 
 
+def cost_lines(environment: Environment) -> tuple[str, ...]:
+    """Return what the rows here took, a line a run."""
+    return tuple(_cost(of_run) for of_run in environment.costs)
+
+
 def _states(states: GpuStates) -> str:
     held = "; ".join(_held(held, states.groups) for held in states.held) or "no reason for a lower clock"
     return (
@@ -51,6 +56,16 @@ def _states(states: GpuStates) -> str:
 def _held(held: Held, groups: int) -> str:
     said = f"{escape(held.reason)} in {held.groups} of {groups}"
     return said if held.reason in _USUAL else f"**{said}**"
+
+
+def _cost(of_run: RunCost) -> str:
+    cost = of_run.cost
+    rows = counted(of_run.run_rows, "row")
+    return (
+        f"run {escape(of_run.run_id)} took {cost.elapsed_ns / 1e9:.0f} s for"
+        f" {rows if cost.rows == of_run.run_rows else f'{cost.rows} of its {rows}'}, {100 * cost.share:.0f} % of it in"
+        " calls that count"
+    )
 
 
 def _range(found: Range) -> str:

@@ -92,6 +92,12 @@ def terms(report: Report) -> tuple[str, ...]:
         )
     if report.floors:
         lines += _floors(report)
+    if any(environment.costs for environment in report.environments):
+        lines.append(
+            "**Calls that count**: those behind the rows' times, by their busy time where the timer sees it; the rest"
+            " of what a run took is flushes, idle gaps, checks, the settling third of each block, discarded groups, and"
+            " the host, which makes inputs, and builds and tunes kernels."
+        )
     lines += _explained("Operations", [op for op in OPS if op in {row.case.op for row in report.rows}], _OPS)
     lines += _explained("Rows", sorted({row.case.shape.row_class for row in report.rows}), _ROW_CLASSES)
     lines += _explained("Regimes", *_regimes(report))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import UsageError
 from harness.model.case import Case
+from harness.model.cost import cost, with_rows
 from harness.model.machine import Machine
 from harness.model.measured_floor import MeasuredFloor, measured_floor
-from harness.model.report import Environment, RunRates
+from harness.model.report import Environment, RunCost, RunRates
 from harness.model.run import ArmInfo, Row, Run, row_key
 from harness.model.sample import Samples
 from harness.pages.summary.states import gpu_states
@@ -181,7 +182,18 @@ def _environment(met: Sequence[tuple[Run, Machine]]) -> Environment:
             for run, machine in met
             if (rates := run.rates_of(run.machines.index(machine)))
         ),
+        costs=_costs({run.run_id: run for run, _ in met}.values(), _card(machines[0])),
     )
+
+
+def _costs(runs: Iterable[Run], card: str | Machine) -> tuple[RunCost, ...]:
+    """Return what each run took on one card: a sitting is on one machine."""
+    costs = []
+    for run in runs:
+        here = [(sitting, rows) for sitting, rows in with_rows(run) if _card(run.machines[rows[0].machine]) == card]
+        if here:
+            costs.append(RunCost(run_id=run.run_id, cost=cost(here), run_rows=len(run.rows)))
+    return tuple(costs)
 
 
 def _joined(found: Sequence[dict[str, str]]) -> dict[str, str]:
