@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from cake_kernels import grouped_gemm, grouped_mm
+from cake_kernels.errors import NondeterministicError
 from cake_kernels.grouped_gemm.sm90 import launch
 from cake_kernels.grouped_gemm.sm90.config import kernels, whole_slabs
 from harness.probe import Spin
 from tests.gpu.ragged import BF16, DEVICE, DTYPES, FP32, Guarded, Ragged, cuda_only, planned, ragged, same_bits
+from tests.unit.cake_kernels.conftest import torchs_switch  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.gpu
 
@@ -294,6 +296,46 @@ def test_grouped_mm_gives_the_product_and_both_gradients():
     y = grouped_mm(x, w, problem.offs, deterministic=False)
     y.backward(problem.g)
 
+    problem.assert_right("fwd", y.detach())
+    problem.assert_right("dgrad", x.grad)
+    problem.assert_right("wgrad", w.grad)
+
+
+@cuda_only
+def test_under_torchs_switch_wgrad_and_grouped_mm_and_its_backward_raise(torchs_switch):  # noqa: F811
+    problem = small()
+    out = problem.output("wgrad", FP32)
+    x, w, g = problem.x.clone().requires_grad_(), problem.w.clone().requires_grad_(), problem.g
+    y = grouped_mm(x, w, problem.offs, deterministic=False)
+
+    torchs_switch(True)
+    options = {"out_dtype": FP32, "out": out.inner, "deterministic": False}
+    with pytest.raises(NondeterministicError, match=r"^wgrad\(deterministic=False\)"):
+        grouped_gemm.wgrad(g, problem.x, problem.offs, **options)
+    with pytest.raises(NondeterministicError, match=r"^grouped_mm\(deterministic=False\)"):
+        grouped_mm(x, w, problem.offs, deterministic=False)
+    with pytest.raises(NondeterministicError, match=r"^wgrad\(deterministic=False\)"):
+        y.backward(g)
+
+    assert out.inner.isnan().all()
+    assert (x.grad, w.grad) == (None, None)
+
+
+@cuda_only
+def test_under_torchs_switch_that_warns_only_they_warn_and_are_right(torchs_switch):  # noqa: F811
+    problem = small()
+    x, w, g = problem.x.clone().requires_grad_(), problem.w.clone().requires_grad_(), problem.g
+
+    torchs_switch(True, warn_only=True)
+    with pytest.warns(UserWarning, match=r"^wgrad\(deterministic=False\)"):
+        dw = computed(problem, FP32)
+    with pytest.warns(UserWarning, match=r"^grouped_mm\(deterministic=False\)"):
+        y = grouped_mm(x, w, problem.offs, deterministic=False)
+    with pytest.warns(UserWarning, match=r"^wgrad\(deterministic=False\)"):
+        y.backward(g)
+    torchs_switch(False)  # cuBLAS, which the check computes with, has an objection of its own
+
+    problem.assert_right("wgrad", dw)
     problem.assert_right("fwd", y.detach())
     problem.assert_right("dgrad", x.grad)
     problem.assert_right("wgrad", w.grad)
