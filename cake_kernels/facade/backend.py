@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import torch
 
 from .. import registry
+from ..device import current_stream
 from ..errors import NoProgramError
 from ..grouped_gemm import reference
 from ..grouped_gemm.call import Call
@@ -55,7 +56,7 @@ def compute(*calls: tuple[Call, torch.Tensor], deterministic: bool, backend: str
         return
     if on_cpu:
         _refuse_cpu(first, deterministic=deterministic)
-    stream = torch.cuda.current_stream(device.index).cuda_stream
+    stream = current_stream(device.index)
     for call, out in calls:
         try:
             program = allowed_program(call, deterministic=deterministic)
@@ -72,7 +73,7 @@ def compute(*calls: tuple[Call, torch.Tensor], deterministic: bool, backend: str
 def _stand_in(call: Call, out: torch.Tensor, reason: str) -> None:
     refusal = torch_grouped_mm.why_not(call)
     if refusal is None:
-        call.check_alignment()
+        call.addresses()  # refused as a program's would be
         _say(f"{reason}; instead {call.form.op} is computed by torch._grouped_mm")
         torch_grouped_mm.run(call, out)
     else:

@@ -6,7 +6,7 @@ Nothing here reads a value from a device: shapes, types, strides and addresses a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 
@@ -119,8 +119,8 @@ class Call(NamedTuple):
         # With strides: torch.empty takes the host longer.
         return torch.empty_strided(self.out_shape, form.out_strides, dtype=form.out_dtype, device=form.device)
 
-    def check_alignment(self) -> None:
-        """Refuse what no CUDA program can address. A CPU has no such rule.
+    def addresses(self) -> tuple[int, int, int]:
+        """Return where ``a``, ``b`` and ``offs`` begin, as a CUDA program can address them. A CPU has no such rule.
 
         Raises
         ------
@@ -129,10 +129,10 @@ class Call(NamedTuple):
             :data:`ALIGNMENT_BYTES`; or a tensor has elements and no address, as one has that wraps another tensor.
         """
         form, _, a, b, offs, out = self
-        at_a, at_b = a.data_ptr(), b.data_ptr()
-        have_addresses = at_a and at_b and offs.data_ptr()
+        at_a, at_b, at_offs = addresses = a.data_ptr(), b.data_ptr(), offs.data_ptr()
+        have_addresses = at_a and at_b and at_offs
         if out is None and form.has_aligned_strides and have_addresses and not (at_a | at_b) % ALIGNMENT_BYTES:
-            return
+            return addresses
         names = *_OPERANDS[form.op], "offs (or indptr)", "out"
         for name, tensor in zip(names, (a, b, offs, out), strict=True):
             if tensor is None or not tensor.numel():
@@ -144,6 +144,7 @@ class Call(NamedTuple):
                 )
             if tensor is not offs:
                 _check_alignment(name, tensor)
+        return addresses
 
 
 class Sizes(NamedTuple):
@@ -181,7 +182,7 @@ def forward_call(
     form = _FORMS.get(key)
     if form is None:
         form = _known(key, "fwd", x, w, forward_sizes(x, w, offs, indptr), num_sms=num_sms)
-    return _with_output(Call(form, _rows(x), x, w, _ends(offs, indptr), out))
+    return _call(form, x, w, offs, indptr, out)
 
 
 def forward_sizes(
@@ -213,7 +214,7 @@ def dgrad_call(
     form = _FORMS.get(key)
     if form is None:
         form = _known(key, "dgrad", g, w, dgrad_sizes(g, w, offs, indptr), num_sms=num_sms)
-    return _with_output(Call(form, _rows(g), g, w, _ends(offs, indptr), out))
+    return _call(form, g, w, offs, indptr, out)
 
 
 def dgrad_sizes(
@@ -256,7 +257,7 @@ def wgrad_call(
     if form is None:
         sizes = wgrad_sizes(g, x, offs, indptr)
         form = _known(key, "wgrad", g, x, sizes, num_sms=num_sms, out_dtype=out_dtype, accumulate=accumulate)
-    return _with_output(Call(form, _rows(g), g, x, _ends(offs, indptr), out))
+    return _call(form, g, x, offs, indptr, out)
 
 
 def wgrad_sizes(
@@ -289,7 +290,7 @@ def gradient_calls(
         key = _key("wgrad", g, x, offs, None, num_sms, weight_grad_dtype, w.shape, w.stride(), w.dtype, w.device)
     forms = _PAIRS.get(key)
     if forms is not None:
-        M = _rows(g)
+        M = g.shape[0]
         return Call(forms[0], M, g, w, offs, None), Call(forms[1], M, g, x, offs, None)
     dgrad = dgrad_call(g, w, offs, None, None, num_sms=num_sms)
     wgrad = wgrad_call(g, x, offs, None, None, out_dtype=weight_grad_dtype, accumulate=False, num_sms=num_sms)
@@ -322,7 +323,8 @@ def _key(
 ) -> _Key:
     """Return all that a form depends on but its rows, of which it says whether there are none, one or more.
 
-    ``None`` where a tensor is none of torch's own or has not the right number of dimensions: such is checked each time.
+    ``None`` where a tensor is none of torch's own, has not the right number of dimensions or too many rows: such is
+    checked each time.
     """
     ends = offs if indptr is None else indptr
     if ends is None or (offs is not None and indptr is not None):
@@ -335,6 +337,8 @@ def _key(
     if len(shape_a) != 2:
         return None
     M, columns = shape_a
+    if M > MAX_ROWS:
+        return None
     shape_b: tuple[int, ...] = b.shape
     if op == "wgrad":
         if len(shape_b) != 2 or shape_b[0] != M:
@@ -356,7 +360,7 @@ def _key(
         ends.dtype,
         ends.device,
         indptr is None,
-        *options,
+        options,
     )
 
 
@@ -401,30 +405,24 @@ def _checked(sizes: Sizes) -> Sizes:
     for name, value in (("N", sizes.N), ("K", sizes.K)):
         if value < 1:
             raise ArgumentError(f"{name} must be >= 1, got {value}")
-    _check_rows(sizes.M)
+    if isinstance(sizes.M, int) and sizes.M > MAX_ROWS:  # of a symbol, what runs later asks
+        raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {sizes.M}")
     return sizes
 
 
-def _rows(a: torch.Tensor) -> int:
-    """Return the rows of a first operand whose form may be that of other rows."""
-    M = a.shape[0]
-    _check_rows(M)
-    return M
-
-
-def _check_rows(M: object) -> None:
-    if isinstance(M, int) and M > MAX_ROWS:  # of a symbol, what runs later asks
-        raise ArgumentError(f"M must be at most {MAX_ROWS}, the most that int32 offs can name, got {M}")
-
-
-def _ends(offs: torch.Tensor | None, indptr: torch.Tensor | None) -> torch.Tensor:
-    """Return the ends of a call that was checked to have exactly one of the two."""
-    return cast(torch.Tensor, offs if indptr is None else indptr[1:])
-
-
-def _with_output(call: Call) -> Call:
-    if call.out is not None:
-        _check_out(call, call.out)
+def _call(
+    form: Form,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    offs: torch.Tensor | None,
+    indptr: torch.Tensor | None,
+    out: torch.Tensor | None,
+) -> Call:
+    """Return the call of operands that were checked, with exactly one of ``offs`` and ``indptr``."""
+    ends = offs if indptr is None else indptr[1:]
+    call = Call(form, a.shape[0], a, b, ends, out)  # type: ignore[arg-type]
+    if out is not None:
+        _check_out(call, out)
     return call
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn, TypeVar
 import torch
 
 from .. import registry
-from ..device import made_current
+from ..device import current_stream, made_current
 from ..errors import ArgumentError, NondeterministicError
 from . import reference
 from .call import Call
@@ -89,34 +89,38 @@ def prepare(call: Call, *, deterministic: bool) -> Prepared:
         out = call.output()
         return Prepared(out=out, inputs=(a, b, offs), enqueue=partial(reference.run, call, out))
     program = allowed_program(call, deterministic=deterministic)
+    addresses = call.addresses()
     out = call.output()
     route = _route(program, call, out)
     if route is None:
         enqueue: Callable[[], object] = partial(_write_what_no_row_gives, out, accumulate=form.accumulate)
     else:
-        launch = route.bind(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr())
+        launch = route.bind(*addresses, out.data_ptr())
         enqueue = partial(_enqueue, launch, out, form.device.index)
     return Prepared(out=out, inputs=(a, b, offs), enqueue=enqueue)
 
 
 def _enqueue(launch: registry.Launch, out: torch.Tensor, device: int) -> None:
-    launch(torch.cuda.current_stream(device).cuda_stream)
+    launch(current_stream(device))
     # Autograd does not see this write. Uncounted, a backward that had saved ``out`` would take the new values.
     torch.autograd.graph.increment_version(out)
 
 
 def allowed_program(call: Call, *, deterministic: bool) -> registry.Program:
-    """Return the program of a checked call on CUDA, whose tensors it can address and which nothing forbids.
+    """Return the program of a checked call on CUDA, which nothing forbids.
 
     Raises
     ------
-    ArgumentError, NoProgramError, NondeterministicError
+    NoProgramError, NondeterministicError
         As :func:`prepare` says.
     """
-    program = _program(call, deterministic)
+    known, key = call.form.programs, (int(call.M), deterministic)  # a symbol is no key: a program needs its number
+    program = known.get(key)
+    if program is None:
+        program = registry.find(call.problem(), "det" if deterministic else "nondet", _programs())
+        _keep(known, key, program)
     if not deterministic and call.form.op == "wgrad":
         alert_not_deterministic("wgrad")
-    call.check_alignment()
     return program
 
 
@@ -124,13 +128,18 @@ def launch(program: registry.Program, call: Call, out: torch.Tensor, stream: int
     """Have an allowed program write ``out`` once, on the current stream: a :class:`Prepared` without what would last.
 
     Autograd counts no version of ``out``, which must be new: nobody has saved what it held.
+
+    Raises
+    ------
+    ArgumentError, DriverError
+        As :func:`prepare` and :meth:`Prepared.launch` say.
     """
-    form, _, a, b, offs, _ = call
+    addresses = call.addresses()
     route = _route(program, call, out)
     if route is None:
-        _write_what_no_row_gives(out, accumulate=form.accumulate)
+        _write_what_no_row_gives(out, accumulate=call.form.accumulate)
     else:
-        route.launch(a.data_ptr(), b.data_ptr(), offs.data_ptr(), out.data_ptr(), stream)
+        route.launch(*addresses, out.data_ptr(), stream)
 
 
 def check_deterministic(deterministic: object) -> None:
@@ -156,15 +165,6 @@ def alert_not_deterministic(what: str) -> None:
     if not torch.is_deterministic_algorithms_warn_only_enabled():
         raise NondeterministicError(message)
     warnings.warn(message, stacklevel=2)
-
-
-def _program(call: Call, deterministic: bool) -> registry.Program:
-    known, key = call.form.programs, (int(call.M), deterministic)  # a symbol is no key: a program needs its number
-    program = known.get(key)
-    if program is None:
-        program = registry.find(call.problem(), "det" if deterministic else "nondet", _programs())
-        _keep(known, key, program)
-    return program
 
 
 def _route(program: registry.Program, call: Call, out: torch.Tensor) -> registry.Route | None:
@@ -203,7 +203,7 @@ def _write_what_no_row_gives(out: torch.Tensor, *, accumulate: bool) -> None:
 def _with_legal_strides(tensor: torch.Tensor) -> torch.Tensor:
     """Return ``tensor``, the stride of a first dimension of size 1 being that of a packed tensor.
 
-    torch allows any stride there, and :meth:`Call.check_alignment` too; a program encodes it like every other.
+    torch allows any stride there, and :meth:`Call.addresses` too; a program encodes it like every other.
     """
     if tensor.shape[0] > 1:
         return tensor

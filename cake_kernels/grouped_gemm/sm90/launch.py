@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 import torch
 
 from ... import jit
-from ...device import facts, made_current
+from ...device import current_stream, facts, made_current
 from ...driver import Kernel as LoadedKernel
 from ...errors import ArgumentError, DriverError
 from ...registry import Launch, Op, OutDtype, Route, Variant
@@ -81,7 +81,10 @@ class Workspace:
         return cls(slots=sums, tickets=torch.zeros(parts, dtype=torch.int32, device=device))
 
 
-_Key = tuple[str, int, int, int | None, int]
+_Kind = tuple[str, int, int, int | None]
+"""What decides which workspace will do: the configuration, clusters, the most sums that they leave, the device."""
+
+_Key = tuple[_Kind, int]
 
 _FREE: dict[_Key, Workspace] = {}
 """Workspaces whose launch is gone, one for each kind and stream: the next call there need not zero one anew."""
@@ -163,6 +166,8 @@ class _Route:
         The most that ``offs`` can lead to.
     rows
         Of each matrix of the first operand, the second and the output.
+    splits
+        The kind of workspace that each launch needs; None: tiles are not split, and it needs none.
     free
         Arguments for so many clusters that no launch holds.
     """
@@ -173,6 +178,7 @@ class _Route:
     clusters: int
     tiles: int
     rows: tuple[int, int, int]
+    splits: _Kind | None
     free: list[_Arguments]
 
     def of_rows(self, M: int) -> _Route:
@@ -206,7 +212,8 @@ class _Route:
             self._write_maps(arguments, addresses)
         problem = arguments.problem
         problem.offs, problem.out = offs, out
-        self._give_workspace(arguments, stream)
+        if self.splits is not None:
+            self._give_workspace(arguments, self.splits, stream)
         return arguments
 
     def _write_constants(self, arguments: _Arguments) -> None:
@@ -240,19 +247,17 @@ class _Route:
         )
         return _Arguments(maps, problem, launch, self.free)
 
-    def _give_workspace(self, arguments: _Arguments, stream: int | None) -> None:
-        """If tiles are split, give the workspace that a call on ``stream`` has left, or a new one; None: the current.
+    def _give_workspace(self, arguments: _Arguments, kind: _Kind, stream: int | None) -> None:
+        """Give the workspace that a call on ``stream`` has left, or a new one; None: the current stream.
 
         What a CUDA graph captures keeps its own, since replays go on when the launch is gone.
         """
         config, device = self.family.config, self.family.device
-        if not config.splits:
-            return
         workspace = None
         if device.type != "cuda" or not _is_captured(device.index):
             if stream is None:
-                stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-            key = self.family.name, self.clusters, min(self.tiles, self.clusters), device.index, stream
+                stream = current_stream(device.index) if device.type == "cuda" else 0
+            key = kind, stream
             workspace, arguments.key = _FREE.pop(key, None), key
             if workspace is None and len(_FREE) >= _MOST_FREE:
                 _FREE.clear()
@@ -330,6 +335,7 @@ class _AnyRows:
             clusters=clusters,
             tiles=tiles,
             rows=(M, M, N) if op == "wgrad" else (M, N, M),
+            splits=(family.name, clusters, min(tiles, clusters), self.device.index) if config.splits else None,
             free=family.resident.free[clusters],
         )
 

@@ -90,7 +90,7 @@ def gpu(monkeypatch):
     facts = DeviceFacts(name="fake", arch="sm_90a", sms=132, l2_bytes=1, smem_bytes=1)
     recorder = Recorder()
     monkeypatch.setattr(call_module, "facts", lambda index: facts)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=STREAM + device))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: STREAM + device, raising=False)
     monkeypatch.setattr(torch.cuda, "device", recorder.guard)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: recorder.current_device)
     prepared_module._programs.cache_clear()
@@ -211,7 +211,7 @@ def test_a_prepared_call_asks_no_more_and_launches_on_the_stream_of_the_moment(g
     before = len(gpu.problems), len(gpu.routed), len(gpu.bound)
 
     call.launch()
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=5))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 5)
     call.launch()
 
     assert gpu.launched == [STREAM + 1, 5]

@@ -144,8 +144,8 @@ def test_a_step_asks_for_the_stream_once_a_direction_and_a_second_one_routes_not
     monkeypatch.setattr(call_module, "_FORMS", {})
     monkeypatch.setattr(call_module, "_PAIRS", {})
     has(monkeypatch, *(machine.program(op) for op in ("fwd", "dgrad", "wgrad")))
-    asked, current_stream = [], torch.cuda.current_stream
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or current_stream(device))
+    asked, stream_of = [], torch._C._cuda_getCurrentRawStream
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: asked.append(device) or stream_of(device))
     p, x, w, offs = leaves()
 
     for _ in range(2):
@@ -171,6 +171,17 @@ def test_what_no_program_could_address_is_refused_before_anything_stands_in(mach
 
     with pytest.raises(ArgumentError, match="w must begin at a multiple of 16 bytes on CUDA"):
         grouped_mm(x, on_cuda(3, 24, 16, begin=1), offs)
+
+
+def test_what_no_program_could_address_reaches_none(machine, monkeypatch):
+    has(monkeypatch, *(machine.program(op) for op in ("fwd", "dgrad", "wgrad")))
+    _, x, w, offs = leaves()
+
+    with pytest.raises(ArgumentError, match="w must begin at a multiple of 16 bytes on CUDA"):
+        grouped_mm(x, on_cuda(3, 24, 16, begin=1), offs)
+    grouped_mm(x, w, offs)
+
+    assert len(machine.bound) == 1
 
 
 @pytest.mark.parametrize("warn_only", [False, True])

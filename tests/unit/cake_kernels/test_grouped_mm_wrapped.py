@@ -112,4 +112,4 @@ def test_below_the_facade_cuda_refuses_it_by_name(op, wrapped):
 
     name = (*names, r"offs \(or indptr\)")[wrapped]
     with pytest.raises(ArgumentError, match=rf"^{name} must have memory of its own on CUDA, got a Wrapper without an"):
-        call.check_alignment()
+        call.addresses()

@@ -436,6 +436,18 @@ def test_a_call_takes_no_workspace_that_was_left_by_another_number_of_clusters(l
     assert workspace(20) is workspace(21) is part
 
 
+def test_a_call_takes_no_workspace_that_was_left_by_one_of_fewer_tiles(loaded):
+    a, b, out = operands("wgrad")
+    config = replace(STRAIGHT_PAIR, tail="slots")
+
+    few, many = (
+        launch.prepare("wgrad", a[:, :n], b, OFFS, out[:, :n].clone(), accumulate=False, config=config).workspace
+        for n in (N // 2, N)
+    )
+
+    assert len(few.slots) < len(many.slots)
+
+
 def test_so_many_workspaces_lie_free_and_no_more_and_those_in_use_are_none_of_them(loaded):
     a, b, out = operands("wgrad")
     config = replace(STRAIGHT_PAIR, tail="slots")
