@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from harness.audit import audit
 from harness.audit.finding import Grade
@@ -40,7 +41,7 @@ def compared(ratios: Rows, *, regimes: tuple[str, ...] = ("boost",), controls: t
 
 def section(made: Run) -> str:
     page = render_page(summarise([made]))
-    return page[page.index("## What changed") : page.index("## Geomeans")]
+    return page[page.index("## What changed") : page.index("## Arms")]
 
 
 RATIOS: Rows = {
@@ -100,6 +101,21 @@ def test_previous_stands_in_its_section_alone_before_the_geomean_table() -> None
 
     assert page.count("### previous / cake_nondet") == 1
     assert page.index("## What changed") < page.index("## Geomeans") < page.index("### SOTA / cake_nondet")
+
+
+def test_after_what_changed_come_baselines_limits_operations_and_shapes_geomeans_and_rows() -> None:
+    lines = (Path(__file__).parents[1] / "golden/report/previous.md").read_text().splitlines()
+
+    parts = [line for line in lines if line.startswith(("## ", "Operations and shapes:"))]
+    assert [part.partition(":")[0] for part in parts] == [
+        "## What changed",
+        "## Arms",
+        "## Coverage limits",
+        "Operations and shapes",
+        "## Geomeans",
+        "## Rows",
+        "## Terms",
+    ]
 
 
 def test_each_regime_has_its_paragraph_sustained_first() -> None:
