@@ -77,8 +77,8 @@ def grouped_mm(
     NoProgramError
         No program can do the call and none may stand in; or a gradient is differentiated again.
     NondeterministicError
-        A nondeterministic program would run under ``torch.use_deterministic_algorithms(True)``; only a warning with
-        its ``warn_only``.
+        In the backward: dW would be computed by a nondeterministic program under
+        ``torch.use_deterministic_algorithms(True)``; only a warning with its ``warn_only``.
 
     Notes
     -----

@@ -185,26 +185,25 @@ def test_what_no_program_could_address_reaches_none(machine, monkeypatch):
 
 
 @pytest.mark.parametrize("warn_only", [False, True])
-def test_a_nondeterministic_program_heeds_torchs_switch(machine, monkeypatch, torchs_switch, warn_only):
-    has(monkeypatch, machine.program("fwd"), machine.program("fwd", variant="nondet"))
-    _, x, w, offs = leaves()
-    grouped_mm(x, w, offs, deterministic=False)
-    assert len(machine.launched) == 1
+def test_a_nondeterministic_dw_alone_heeds_torchs_switch(machine, monkeypatch, torchs_switch, warn_only):
+    ops = "fwd", "dgrad", "wgrad"
+    has(monkeypatch, *(machine.program(op, variant=variant) for op in ops for variant in ("det", "nondet")))
+    p, x, w, offs = leaves()
 
     torchs_switch(True, warn_only=warn_only)
+    y = grouped_mm(x, w, offs, deterministic=False)
+    grouped_mm(x, w.detach(), offs, deterministic=False).backward(on_cuda(*p.g.shape))
+    assert len(machine.launched) == 3
     expectation = (
         pytest.warns(UserWarning, match="order of a sum") if warn_only else pytest.raises(NondeterministicError)
     )
     with expectation as caught:
-        grouped_mm(x, w, offs, deterministic=False)
-    grouped_mm(x, w, offs)
+        y.backward(on_cuda(*p.g.shape))
 
     said = str(caught[0].message if warn_only else caught.value)
-    assert said.startswith(
-        "grouped_mm(deterministic=False) must not run under torch.use_deterministic_algorithms(True)"
-    )
+    assert said.startswith("wgrad(deterministic=False) must not run under torch.use_deterministic_algorithms(True)")
     assert issubclass(NondeterministicError, RuntimeError)
-    assert len(machine.launched) == (3 if warn_only else 2)
+    assert len(machine.launched) == (5 if warn_only else 4)
 
 
 @settings(max_examples=60)
