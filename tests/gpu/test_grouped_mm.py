@@ -1,6 +1,7 @@
 """grouped_mm on a GPU: values and gradients, what is launched, torch.compile, and whole steps in a CUDA graph."""
 
 import math
+import warnings
 from functools import partial
 
 import pytest
@@ -9,7 +10,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from cake_kernels import grouped_gemm, grouped_mm
 from cake_kernels.errors import NoProgramError
-from cake_kernels.facade import autograd, torch_grouped_mm
+from cake_kernels.facade import FallbackWarning, autograd, backend, torch_grouped_mm
 from cake_kernels.grouped_gemm.call import dgrad_call, forward_call, wgrad_call
 from cake_kernels.moe import MoEExperts
 from tests.gpu.ragged import BF16, DEVICE, FP32, Ragged, cuda_only, ragged, same_bits
@@ -274,6 +275,35 @@ def test_what_no_program_of_the_variant_can_do_is_an_error_and_nothing_stands_in
 
     with pytest.raises(NoProgramError, match="fwd_nondet_sm90a needs N a multiple of 8, got 260"):
         grouped_mm(p.x, p.w, p.offs, deterministic=False)
+
+
+@cuda_only
+def test_what_no_program_can_do_the_reference_does_and_that_is_said_once_a_reason():
+    p = ragged(SIZES["uneven"], N=260, K=136, nobody=77)
+    x, w = leaves(p)
+    backend._say.cache_clear()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            y = grouped_mm(x, w, p.offs)
+            gradients = torch.autograd.grad(y, (x, w), p.g)
+
+    assert [warning.category for warning in caught] == [FallbackWarning] * 3
+    assert all("needs N a multiple of 8, got 260" in str(warning.message) for warning in caught)
+    assert_all_right(p, y, *gradients)
+
+
+@pytest.mark.parametrize("name", ["grouped_mm", "grouped_mm_dgrad", "grouped_mm_wgrad"])
+def test_the_operators_pass_torchs_own_checks_on_the_device(name):
+    p = ragged(SIZES["an empty one at each end"], N=264, K=136)
+    operands = {
+        "grouped_mm": (*leaves(p), p.offs, True, "auto", BF16, None),
+        "grouped_mm_dgrad": (p.g, p.w, p.offs, True, "auto", None),
+        "grouped_mm_wgrad": (p.g, p.x, p.offs, True, "auto", FP32, None),
+    }[name]
+
+    torch.library.opcheck(getattr(torch.ops.cake_kernels, name).default, operands)
 
 
 @every_size
