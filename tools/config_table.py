@@ -4,6 +4,7 @@
 
     python -m tools.config_table reports/h200/configs/*.json
     python -m tools.config_table --fit reports/h200/configs/*.json     # and the rates that lose least
+    python -m tools.config_table --commands | bash                     # on an H200: measures anew, and makes the table
 
 The run files hold arms ``cake_det@CONFIGURATION``. A cell is the time of the row's fastest configuration over that of
 the column's, each the median over the row's groups; the chosen one's is bold. Cards differ, so that times are compared
@@ -14,15 +15,25 @@ is the time of the configuration it chooses over that of the fastest, of the row
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 from pathlib import Path
 from statistics import median
 
-from cake_kernels.grouped_gemm.sm90.config import RATES, SWAPPED, Config, choose, whole_slabs, work
+from cake_kernels.grouped_gemm.sm90.config import (
+    CONFIGS,
+    RATES,
+    STRAIGHT,
+    SWAPPED,
+    Config,
+    choose,
+    whole_slabs,
+    work,
+)
 from cake_kernels.registry import Op
 from harness import runfile
 from harness.errors import RunFileError
@@ -34,6 +45,9 @@ PREFIX = "cake_det@"
 OPS: dict[str, Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
 GRID = tuple(n / 100 for n in range(90, 111))
 """The rates that ``--fit`` tries."""
+
+REPORTS = "reports/h200/configs"
+"""Where the runs of :func:`commands` and their table lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,14 +295,52 @@ def fits(rows: Sequence[Compared]) -> str:
     return "\n".join(lines)
 
 
+def commands() -> Iterator[str]:
+    """Yield lines of a shell: each run that the table is made of, and last the table."""
+    for suite in ("moe-models", "moe-small-experts"):
+        for op in OPS:
+            yield _run(f"{suite}-{op}", op, RATES["wgrad"] if op == "dW" else CONFIGS, suite=suite)
+    for op in OPS:
+        yield _run(f"training-{op}", op, RATES[OPS[op]], case="*E32 M131072 random")
+        if op != "dW":
+            both = (STRAIGHT, SWAPPED)
+            yield _run(f"sustained-random-{op}", op, both, case="*E32 M131072 random", regime="sustained")
+            yield _run(f"sustained-{op}", op, both, case="*E4 M112576 bal", regime="sustained")
+    yield f"python -m tools.config_table --fit {REPORTS}/*.json > {REPORTS}/configs.md"
+
+
+def _run(
+    run_id: str,
+    op: str,
+    configs: Iterable[Config],
+    *,
+    suite: str = "moe-training",
+    case: str | None = None,
+    regime: str = "boost",
+) -> str:
+    named = [replace(config, tail="slots" if op == "dW" else "plain").name for config in configs]
+    arms = ",".join(PREFIX + name for name in named)
+    rows = ["--suite", suite, *(["--case", case] if case else []), "--op", op]
+    how = ["--regime", regime, "--aa", "off", "--out", REPORTS, "--run-id", run_id, "--arm", arms]
+    return shlex.join(["cake-bench", "run", *rows, *how])
+
+
 def main() -> int:
-    """Print the tables."""
+    """Print the tables, or the commands that measure them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.json")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN.json")
     parser.add_argument("--fit", action="store_true", help="also print the rates that lose least")
+    parser.add_argument("--commands", action="store_true", help="print what measures and makes the table, for | bash")
     options = parser.parse_args()
+    if options.commands:
+        if options.runs or options.fit:
+            parser.error("--commands takes neither run files nor --fit")
+        print("\n".join(commands()))
+        return 0
+    if not options.runs:
+        parser.error("name run files, or give --commands")
     try:
         runs = [runfile.load(path) for path in options.runs]
         rows = compare(runs)

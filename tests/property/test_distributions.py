@@ -92,3 +92,18 @@ def test_lognormal_leaves_exactly_the_last_ones_out(live: int, empty: int, M: in
     sizes = draw(rule("lognormal", cv=0.35, empty=empty), E=live + empty, M=M).group_sizes
 
     assert sizes == (*draw(rule("lognormal", cv=0.35), E=live, M=M).group_sizes, *(0,) * empty)
+
+
+@given(EXPERTS, st.integers(0, 99), st.integers(1, 99), st.integers(0, 2**64), st.floats(0, 1))
+def test_uniform_gives_e_sizes_within_its_bounds_that_sum_to_m(
+    E: int, low: int, span: int, seed: int, full: float
+) -> None:
+    high = low + span
+    M = E * low + round(full * E * span)
+
+    sizes = draw(rule("uniform", high=high, low=low, seed=seed), E=E, M=M).group_sizes
+
+    assert len(sizes) == E
+    assert sum(sizes) == M
+    assert low <= min(sizes)
+    assert max(sizes) <= high

@@ -105,6 +105,7 @@ def test_the_number_of_rows_of_each_suite(published: Shapes) -> None:
         "moe-small-experts": 54,
         "moe-heldout": 288,
         "moe-models": 150,
+        "moe-decode": 36,
     }
 
 
@@ -145,6 +146,7 @@ SHAPE = "E=8,M=65536,N=4096,K=7168"
         ("dist=one_empty", "one_empty", "one_empty"),
         ("dist=zipf:1.2", "zipf:1.2", "zipf(s=1.2)"),
         ("dist=zipf:1", "zipf:1", "zipf(s=1.0)"),
+        ("dist=uniform:16384,seed=3", "uniform:16384 seed3", "uniform(high=16384, low=1, seed=3)"),
         ("dist=one_hot:3", "one_hot:3", "one_hot(expert=3)"),
         ("dist=one_hot", "one_hot:0", "one_hot(expert=0)"),
         (" dist = zipf:1 ", "zipf:1", "zipf(s=1.0)"),
@@ -225,6 +227,7 @@ def test_an_adhoc_trace_leaves_its_folder_out(tmp_path: Path, monkeypatch: pytes
         (f"{SHAPE},dist=zipf:1,s=2", "s must stand once, got '1' in dist and '2'"),
         (f"{SHAPE},dist=lognormal:0.35,seed=1.5", "dist=lognormal: seed must be an integer, got '1.5'"),
         (f"{SHAPE},dist=lognormal:0.35,seed=-1", "dist=lognormal: seed must be >= 0, got -1"),
+        (f"{SHAPE},dist=uniform:64", "M must be in 8..512 with 1 to 64 rows for each of E = 8, got 65536"),
         (f"{SHAPE},dist=one_hot:8", "expert must be < E = 8, got 8"),
         (f"{SHAPE},dist=skew,asc=yes", "ascending must be true or false, got 'yes'"),
         (f"{SHAPE},dist=skew,out=fp16", "out must be bf16 or fp32, got 'fp16'"),

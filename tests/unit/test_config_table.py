@@ -1,9 +1,13 @@
+import shlex
 from dataclasses import replace
 
 import pytest
 
-from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, STRAIGHT, SWAPPED
-from harness import runfile
+from cake_kernels.grouped_gemm.sm90 import config
+from cake_kernels.grouped_gemm.sm90.config import FLAT, NARROW, RATES, STRAIGHT, SWAPPED
+from harness import cases, paths, runfile, shapes
+from harness.arms import load
+from harness.cli import cake_bench
 from harness.errors import RunFileError
 from harness.model.run import ArmInfo
 from tests.unit import report_runs as runs
@@ -131,3 +135,83 @@ def test_what_is_no_run_file_is_said(tmp_path, monkeypatch, capsys):
     assert config_table.main() == 2
 
     assert "missing.json" in capsys.readouterr().err
+
+
+def printed(monkeypatch, capsys, *words):
+    monkeypatch.setattr("sys.argv", ["config_table", *words])
+    assert config_table.main() == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_commands_measure_every_row_that_the_rates_rest_on_and_make_the_table(monkeypatch, capsys):
+    C, S, N, F = (
+        f"cake_det@{name}"
+        for name in (
+            "256x192_c1x1_s3_b8_l16",
+            "256x192_c1x1_s3_b8_swap_l16",
+            "128x256_c1x1_s3_b8_l16",
+            "128x256_c1x2_s3_b8_l16",
+        )
+    )
+    models, small = "--suite moe-models", "--suite moe-small-experts"
+    random = "--suite moe-training --case '*E32 M131072 random'"
+    even = "--suite moe-training --case '*E4 M112576 bal'"
+    slots = f"{C}_slots,{S}_slots,{N}_slots"
+
+    def line(rows, op, run_id, arms, regime="boost"):
+        how = f"--regime {regime} --aa off --out reports/h200/configs --run-id {run_id}"
+        return f"cake-bench run {rows} --op {op} {how} --arm {arms}"
+
+    assert printed(monkeypatch, capsys, "--commands") == [
+        line(models, "fwd", "moe-models-fwd", f"{C},{S},{N},{F}"),
+        line(models, "dX", "moe-models-dX", f"{C},{S},{N},{F}"),
+        line(models, "dW", "moe-models-dW", slots),
+        line(small, "fwd", "moe-small-experts-fwd", f"{C},{S},{N},{F}"),
+        line(small, "dX", "moe-small-experts-dX", f"{C},{S},{N},{F}"),
+        line(small, "dW", "moe-small-experts-dW", slots),
+        line(random, "fwd", "training-fwd", f"{C},{S},{N}"),
+        line(random, "fwd", "sustained-random-fwd", f"{C},{S}", "sustained"),
+        line(even, "fwd", "sustained-fwd", f"{C},{S}", "sustained"),
+        line(random, "dX", "training-dX", f"{C},{S},{N}"),
+        line(random, "dX", "sustained-random-dX", f"{C},{S}", "sustained"),
+        line(even, "dX", "sustained-dX", f"{C},{S}", "sustained"),
+        line(random, "dW", "training-dW", slots),
+        "python -m tools.config_table --fit reports/h200/configs/*.json > reports/h200/configs/configs.md",
+    ]
+
+
+def test_cake_bench_takes_the_commands_and_has_their_rows_and_arms(monkeypatch, capsys):
+    parent = cake_bench.make_context("cake-bench", ["run"])
+    run = cake_bench.get_command(parent, "run")
+    every, rows = shapes.load(paths.data("shapes.yaml")), []
+
+    for line in printed(monkeypatch, capsys, "--commands")[:-1]:
+        name, command, *words = shlex.split(line)
+        assert (name, command) == ("cake-bench", "run")
+        options = run.make_context("run", words, parent=parent).params
+        (suite,) = options["suites"]
+        rows.append(len(cases.select(cases.cases(every, suite), case_globs=options["globs"], ops=[options["ops"]])))
+        for arm in options["arms"].split(","):
+            assert load(arm).info.name == arm
+
+    assert rows == [50, 50, 50, 18, 18, 18, *[2] * 7]
+
+
+@pytest.mark.parametrize("words", [[], ["--fit"], ["--commands", "--fit"], ["--commands", "run.json"]])
+def test_it_takes_either_run_files_or_the_wish_for_commands(words, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["config_table", *words])
+
+    with pytest.raises(SystemExit, match="2"):
+        config_table.main()
+
+    assert "--commands" in capsys.readouterr().err
+
+
+def test_the_page_has_the_constants_that_are_in_use():
+    page = paths.data("docs/grouped_gemm.md").read_text()
+
+    assert f"| `RATES` | NARROW {RATES['fwd'][NARROW]}, in wgrad {RATES['wgrad'][NARROW]} |" in page
+    assert f"| | STRAIGHT {RATES['wgrad'][STRAIGHT]} |" in page
+    assert f"| `WHOLE_WAVES`, `TAIL_WAVES` | {config.WHOLE_WAVES}, {config.TAIL_WAVES} |" in page
+    assert f"| `CHUNK_K_BLOCKS` | {config.CHUNK_K_BLOCKS} |" in page
+    assert f"| `FLAT_GROUP_ROWS` | {config.FLAT_GROUP_ROWS} |" in page

@@ -21,7 +21,7 @@ def sizes(name: str, E: int | None, M: int | None, *, ascending: bool = False, *
 
 
 def test_there_are_these_distributions() -> None:
-    known = ("balanced", "lognormal", "one_empty", "one_hot", "skew", "trace", "zipf")
+    known = ("balanced", "lognormal", "one_empty", "one_hot", "skew", "trace", "uniform", "zipf")
 
     assert plugins.names("distributions") == known
     with pytest.raises(UnknownName, match="distribution 'skewed' is not known; known: balanced, lognormal"):
@@ -101,6 +101,32 @@ def test_lognormal_leaves_the_last_empty_ones_out_of_the_draw() -> None:
 
 def test_lognormal_without_variation_is_balanced() -> None:
     assert sizes("lognormal", 7, 100, cv=0) == sizes("balanced", 7, 100)
+
+
+def test_uniform_is_drawn_as_the_definition_says_where_the_draw_has_m_rows() -> None:
+    drawn = np.random.Generator(np.random.PCG64(3)).integers(1, 65, 500)
+
+    assert sizes("uniform", 500, int(drawn.sum()), high=64, seed=3) == tuple(drawn)
+    assert (drawn.min(), drawn.max()) == (1, 64)
+
+
+def test_uniform_gives_and_takes_rows_by_the_room_up_or_down() -> None:
+    drawn = tuple(np.random.Generator(np.random.PCG64(0)).integers(1, 65, 4))
+
+    assert drawn == (55, 41, 33, 18)  # 147; room up 9, 23, 31, 46, of 109, room down 54, 40, 32, 17, of 143
+    assert sizes("uniform", 4, 200, high=64) == (60, 52, 48, 40)  # + 53 x 9 / 109 = 4.38, 11.18, 15.07, 22.37
+    assert sizes("uniform", 4, 40, high=64) == (15, 11, 9, 5)  # - 107 x 54 / 143 = 40.41, 29.93, 23.94, 12.72
+
+
+def test_uniform_keeps_its_bounds_and_refuses_rows_that_have_no_room() -> None:
+    assert sizes("uniform", 3, 15, high=5, low=2) == (5, 5, 5)
+    assert sizes("uniform", 3, 6, high=5, low=2) == (2, 2, 2)
+    assert sizes("uniform", 3, 0, high=5, low=0) == (0, 0, 0)
+    for M in (5, 16):
+        with pytest.raises(ShapesError, match=rf"M must be in 6..15 with 2 to 5 rows for each of E = 3, got {M}$"):
+            sizes("uniform", 3, M, high=5, low=2)
+    with pytest.raises(ShapesError, match="low must be <= high = 5, got 6"):
+        sizes("uniform", 3, 15, high=5, low=6)
 
 
 def test_ascending_reverses() -> None:

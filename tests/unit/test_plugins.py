@@ -15,8 +15,8 @@ def test_names_are_stems_of_files_and_import_nothing() -> None:
 
 
 def test_an_unknown_plugin_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="distribution 'uniform' is not known; known: balanced, "):
-        plugins.load("distributions", "uniform")
+    with pytest.raises(UnknownName, match="distribution 'even' is not known; known: balanced, "):
+        plugins.load("distributions", "even")
 
 
 def test_a_plugin_whose_import_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

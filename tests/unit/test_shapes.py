@@ -322,7 +322,14 @@ def test_any_bytes_are_read_or_refused_with_a_line(data: bytes) -> None:
 def test_the_suites_are_these() -> None:
     suites = {suite.name: len(suite.rows) for suite in published().suites}
 
-    assert suites == {"smoke": 7, "moe-training": 36, "moe-small-experts": 18, "moe-heldout": 96, "moe-models": 50}
+    assert suites == {
+        "smoke": 7,
+        "moe-training": 36,
+        "moe-small-experts": 18,
+        "moe-heldout": 96,
+        "moe-models": 50,
+        "moe-decode": 12,
+    }
 
 
 def test_smoke_is_tiny_and_meets_every_kind_an_empty_expert_and_fp32() -> None:
@@ -378,3 +385,24 @@ def test_models_are_the_25_cases_with_one_empty_expert() -> None:
     assert {shape.row_class for shape in shapes_} == {"model"}
     assert all(shape.distribution == "lognormal(cv=0.35, seed=0, empty=1)" for shape in shapes_)
     assert len({shape.source for shape in shapes_}) == 25
+
+
+def test_decode_has_hundreds_of_groups_of_1_to_64_rows() -> None:
+    rows = published().suite("moe-decode").rows
+    models = {
+        "dsv3-ep2": (128, (2048, 4096), {"gate_up": (4096, 7168), "down": (7168, 2048)}),
+        "qwen35-35b-ep1": (256, (2048, 8192), {"gate_up": (1024, 2048), "down": (2048, 512)}),
+        "qwen3next-ep1": (512, (5120, 17920), {"gate_up": (1024, 2048), "down": (2048, 512)}),
+    }
+    expected = {
+        f"{model} {projection} E{E} M{M} 1-64": (E, M, N, K)
+        for model, (E, every_M, dims) in models.items()
+        for projection, (N, K) in dims.items()
+        for M in every_M
+    }
+    sizes = {size for row in rows for size in row.shape.group_sizes}
+
+    assert {row.shape.name: (row.shape.E, row.shape.M, row.shape.N, row.shape.K) for row in rows} == expected
+    assert (min(sizes), max(sizes)) == (1, 64)
+    assert all(len(set(row.shape.group_sizes)) > 10 for row in rows)
+    assert {row.ops for row in rows} == {("fwd", "dX", "dW")}

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cake_kernels.grouped_gemm.sm90.config import FLAT, STRAIGHT
+from cake_kernels.grouped_gemm.sm90.launch import Workspace
 from cake_kernels.grouped_gemm.sm90.plan import plan
 from cake_kernels.grouped_gemm.sm90.walk import walk
 
@@ -159,6 +160,23 @@ def test_bits_depend_neither_on_timing_nor_on_what_the_slots_held(kernel, sizes)
         results.append(run(c, clusters=CLUSTERS, order=order, slots=held, seed=seed, lazy=seed != 1))
 
     assert all(torch.equal(result, results[0]) for result in results)
+
+
+@pytest.mark.parametrize("kernel", [SLOTS, SLOTS_FP32], ids=lambda kernel: kernel.name)
+def test_launches_that_share_a_workspace_have_the_bits_of_each_on_its_own(kernel):
+    tiles = kernel.config.max_tiles("wgrad", M=ONE_TILE["M"], N=ONE_TILE["N"], K=ONE_TILE["K"], E=1)
+    workspace = Workspace.of(kernel.config, clusters=CLUSTERS, tiles=tiles, device=torch.device("cpu"))
+    draw = torch.Generator().manual_seed(0)
+    split = []
+    for end in (2530, 1900, 100, 2530):
+        shared, own = (case(kernel, **ONE_TILE | {"offs": [end]}, seed=len(split)) for _ in range(2))
+        split.append(bool(planned(shared).tickets))
+        workspace.slots.view(torch.uint8).random_(0, 256, generator=draw)
+
+        run_and_check(shared, clusters=CLUSTERS, workspace=workspace, order=[2, 0, 3, 1])
+
+        assert torch.equal(shared.out, run(own, clusters=CLUSTERS, slots=0.0))
+    assert split == [True, True, False, True]
 
 
 def test_a_split_tile_is_its_partial_sums_added_in_order():
