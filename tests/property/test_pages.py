@@ -145,7 +145,7 @@ def test_no_text_from_outside_breaks_a_table_or_mentions_anyone(name: str, reaso
     page = render_page(summarise([hostile(name, reason, note)]), columns=["note", "sizes", "suite"])
 
     found = tables(page)
-    assert [len(table) - 1 for table in found] == [1, 2, 2]  # geomeans, arms with a time, rows
+    assert [len(table) - 1 for table in found] == [2, 1, 2]  # arms with a time, geomeans, rows
     assert page.count("\n# ") + page.startswith("# ") == 1
     assert all(page[i + 1 : i + 8] == "&#8203;" for i, char in enumerate(page) if char == "@")
     assert "</details>" not in page
