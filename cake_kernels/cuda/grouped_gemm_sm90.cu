@@ -844,7 +844,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         if (warp == 0 && elected()) produce(p, walk, row_map, col_map, smem, cta_row, cta_col);
         if (kPlans && warp == 1) {
             Plan& plan = the_plan();
-            plan.make(walk, k_blocks, kAtomics ? SplitWhen::kNoRoom : kSplits ? SplitWhen::kGain : SplitWhen::kNever);
+            plan.make(walk, k_blocks, kSplits);
             plan.take(walk, k_blocks, cluster_id());
             mbarrier_arrive(planned_barrier(smem));  // each lane, for what it has written
         }

@@ -16,7 +16,6 @@ constexpr int kMaxChunks = 8;  // most chunks of one
 constexpr int kFixup = 8;      // k-blocks that a split must gain, and more
 constexpr int kToTheEnd = 0x7fffffff;
 
-enum class SplitWhen { kNever, kNoRoom, kGain };
 enum class Placement { kPlain, kSlack, kSplit };
 
 // k-blocks k_begin .. k_end of a tile, or up to its last one for kToTheEnd. This is chunk `index` of `of` of the tile,
@@ -132,9 +131,9 @@ struct TailPlan {
         __syncwarp();
     }
 
-    // Places the tail: whole, or split where `split` allows it.
+    // Places the tail: whole if it fits or if `split` is false, else split where that gains enough.
     template <typename Walk>
-    __device__ __forceinline__ void make(const Walk& walk, int k_blocks, SplitWhen split) {
+    __device__ __forceinline__ void make(const Walk& walk, int k_blocks, bool split) {
         const u32 all = 0xffffffff;
         const int lane = threadIdx.x % 32;
         const int num_clusters = clusters, begin = tail_begin, end = tail_end, num_tiles = end - begin;
@@ -197,7 +196,7 @@ struct TailPlan {
         }
         __syncwarp();
         int low = max(largest, ceil_div(total, num_clusters));  // no makespan is less
-        if (split == SplitWhen::kNever || (split == SplitWhen::kNoRoom && fits) || unsplit - low <= kFixup) return;
+        if (!split || fits || unsplit - low <= kFixup) return;
 
         // ---- split: up to a level at which nothing is left over, which bisection finds; at the highest one nothing is
         warp_sort(load, num_clusters, order);

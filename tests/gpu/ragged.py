@@ -20,9 +20,9 @@ import torch
 from cake_kernels import grouped_gemm, jit, registry
 from cake_kernels.build import builds_for
 from cake_kernels.device import facts
-from cake_kernels.grouped_gemm.sm90.config import SMS, Config, Kernel, Tail, Variant, choose, kernels
+from cake_kernels.grouped_gemm.sm90.config import SMS, Config, Kernel, Variant, choose, kernels
 from cake_kernels.grouped_gemm.sm90.launch import prepare
-from cake_kernels.grouped_gemm.sm90.plan import Plan, SplitWhen, plan
+from cake_kernels.grouped_gemm.sm90.plan import Plan, plan
 from cake_kernels.grouped_gemm.sm90.walk import walk
 from cake_kernels.offsets import ends_within
 from cake_kernels.registry import Op, OutDtype
@@ -47,7 +47,6 @@ _CANARY = {BF16: 0x7FC5, FP32: 0x7FC0_0005}  # NaN, with a payload that no arith
 _GUARD_BYTES = 16
 _GUARD_ROWS = 8
 _CHUNK_ROWS = 16384
-_SPLIT: dict[Tail, SplitWhen] = {"plain": "never", "whole": "never", "slots": "gain", "atomics": "no_room"}
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -275,7 +274,7 @@ def planned(problem: Ragged, variant: Variant = "det", *, config: Config | None 
     config = config or choose("wgrad", **sizes, E=problem.E, variant=variant, sms=sm_count())
     rows, columns = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
     made = walk("wgrad", problem.offs_values, **sizes, cluster_rows=rows, cluster_columns=columns, band=config.band)
-    return plan(made, sm_count() // config.cluster_size, split=_SPLIT[config.tail])
+    return plan(made, sm_count() // config.cluster_size, split=config.splits)
 
 
 def _accumulation_slack(n: int) -> float:

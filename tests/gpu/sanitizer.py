@@ -116,7 +116,7 @@ def split_tiles(kernel: Kernel, N: int, K: int) -> int:
     offs = tuple(accumulate(SIZES))
     made = walk("wgrad", offs, **sizes, cluster_rows=rows, cluster_columns=columns, band=config.band)
     clusters = torch.cuda.get_device_properties(0).multi_processor_count // config.cluster_size
-    return len(plan(made, clusters, split="gain" if config.tail == "slots" else "no_room").tickets)
+    return len(plan(made, clusters, split=config.splits).tickets)
 
 
 def relative_error(kernel: Kernel, N: int, K: int, num_sms: int | None) -> float:

@@ -62,10 +62,10 @@ class Config:
         for as many; 0: it does not wait. Only in full waves where the tail is placed by plan.
     tail
         ``plain``: the tiles after the last full wave are walked on as before. ``whole``: they are placed by
-        :func:`.plan.plan` with ``split="never"``; the bits are those of ``plain``. ``slots``: with ``split="gain"``,
-        and a split tile's partial sums are added in ascending order. That is bitwise repeatable, but the bits of a
-        split tile depend on ``offs`` and on the number of clusters too. ``atomics``: with ``split="no_room"``, and a
-        split tile's partial sums are added as they come: its bits may differ from run to run.
+        :func:`.plan.plan` with ``split=False``; the bits are those of ``plain``. ``slots``: with ``split=True``, and a
+        split tile's partial sums are added in ascending order. That is bitwise repeatable, but the bits of a split
+        tile depend on ``offs`` and on the number of clusters too. ``atomics``: by the same plan, and a split tile's
+        partial sums are added as they come: its bits may differ from run to run.
 
     Raises
     ------

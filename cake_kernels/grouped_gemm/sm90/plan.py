@@ -23,16 +23,16 @@ MIN_CHUNK = 8
 """Fewest k-blocks of a chunk of a split tile; CUTLASS' stream-K has the same (``min_iters_per_sk_unit_``)."""
 
 MAX_CHUNKS = 8
-"""Most chunks of a split tile: the last to arrive reads all their partial sums, some 2 us each by estimate.
+"""Most chunks of a split tile, 3 at least: the last to arrive reads all their partial sums.
 
-Not measured yet; 3 at least.
+A chunk costs its cluster some 10 k-blocks (NOTES.md, "what a split costs"); other numbers of chunks are not measured.
 """
 
 FIXUP = 8
 """k-blocks that a launch may lose by splitting: a split must gain more.
 
-Storing partial sums, the ticket, and loading them again take 5 to 10 us by estimate; a k-block of a 256 x 192 tile is
-1536 cycles of wgmma at its full rate, 0.9 us at 1.7 GHz. Not measured: once it is, this is the constant to set.
+Chosen by estimate, 5 to 10 us for storing partial sums and loading them again. Measured since, each chunk costs its
+cluster some 10 k-blocks, 13.7 with 132 clusters: NOTES.md, "what a split costs". This counts for all of them together.
 """
 
 MAX_CLUSTERS = 144
@@ -40,9 +40,6 @@ MAX_CLUSTERS = 144
 
 MAX_K_BLOCKS = 2**30
 """Of all tiles of a launch: the device header counts in int32. On 132 SMs they are some 7 seconds of work."""
-
-SplitWhen = Literal["never", "no_room", "gain"]
-"""When the tail is split: never; where less-loaded clusters have no room for whole tiles; wherever it gains."""
 
 Placement = Literal["plain", "slack", "split"]
 
@@ -152,7 +149,7 @@ def cost(group: Group) -> int:
     return max(group.k_blocks, 1)
 
 
-def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
+def plan(walk: Walk, clusters: int, *, split: bool) -> Plan:
     """Return the plan of one launch.
 
     Parameters
@@ -162,10 +159,10 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
     clusters
         C, 1..MAX_CLUSTERS.
     split
-        ``never``: every tile is whole, and its bits are those of the plain walk. ``no_room``: the tail is split if its
-        tiles do not fit whole, that is if a cluster had more than the largest load and one tail share (the tail's
-        k-blocks over C). ``gain``: it is split whether they fit or not. Both split only for a gain of more than FIXUP
-        k-blocks, and the bits of split tiles depend on ``offs`` and C too.
+        False: every tile is whole, and its bits are those of the plain walk. True: the tail is split if its tiles do
+        not fit whole, that is if a cluster had more than the largest load and one tail share (the tail's k-blocks over
+        C), and if that gains more than FIXUP k-blocks. Then tiles that one cluster has room for stay whole all the
+        same; the bits of the others depend on ``offs`` and C too.
 
     Raises
     ------
@@ -184,7 +181,7 @@ def plan(walk: Walk, clusters: int, *, split: SplitWhen) -> Plan:
     makespan = _makespan(loads, costs, homes)
     fits = makespan <= max(loads) + _ceil_div(sum(costs), clusters)
 
-    deal = None if split == "never" or (split == "no_room" and fits) else _Deal.of(loads, costs)
+    deal = _Deal.of(loads, costs) if split and not fits else None
     if deal is not None and makespan - deal.makespan(loads) > FIXUP:
         placement: Placement = "split"
         chunks = deal.chunks(walk, tail)

@@ -17,7 +17,6 @@ from cake_kernels.grouped_gemm.sm90.config import MAX_EXPERTS, SOURCE
 from cake_kernels.grouped_gemm.sm90.plan import FIXUP, MAX_CHUNKS, MAX_CLUSTERS, MIN_CHUNK, Chunk, Plan, plan
 from cake_kernels.grouped_gemm.sm90.walk import BLOCK_K, Area, Group, Walk, walk
 
-SPLITS = ("never", "no_room", "gain")
 PLACEMENTS = ("plain", "slack", "split")
 
 # Both for the device and for the CPU: one warp makes the plan, and writes what a cluster does with it.
@@ -38,7 +37,7 @@ __device__ void make(const Launch& l, const Walk& walk, TailPlan<MAX_CLUSTERS>& 
     walk.plan(l.offs, l.num_experts, l.total_rows);
     __syncwarp();
     plan.locate(walk, l.k_blocks, l.clusters);
-    plan.make(walk, l.k_blocks, SplitWhen(l.split));
+    plan.make(walk, l.k_blocks, l.split);
 }
 
 __device__ void dump(const Launch& l, const Walk& walk, TailPlan<MAX_CLUSTERS>& plan, int cluster) {
@@ -105,7 +104,7 @@ def launch_of(made: Walk, op, ends, M, clusters, split) -> Launch:
         columns=made.groups[0].columns,
         k_blocks=made.groups[0].k_blocks if grouped else 0,
         clusters=clusters,
-        split=SPLITS.index(split),
+        split=split,
         max_steps=made.num_tiles // clusters + MAX_CLUSTERS + 1,
     )
 
@@ -182,7 +181,7 @@ needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, w
 def test_the_device_header_plans_as_the_model_does(op, clusters):
     draw = random.Random(clusters)
     for experts in (1, 8, 33):
-        for split in SPLITS:
+        for split in (False, True):
             ends, M, made = random_launch(draw, op, experts)
 
             seen = on_the_cpu(made, op, ends, M, clusters, split)
@@ -195,12 +194,12 @@ def test_the_device_header_plans_1024_experts_as_the_model_does():
     draw = random.Random(0)
     ends, M, made = random_launch(draw, "wgrad", MAX_EXPERTS)
 
-    assert on_the_cpu(made, "wgrad", ends, M, 66, "gain") == dumped(plan(made, 66, split="gain"))
+    assert on_the_cpu(made, "wgrad", ends, M, 66, True) == dumped(plan(made, 66, split=True))
 
 
 @needs_gxx
 @pytest.mark.parametrize(("clusters", "columns"), [(132, 192), (66, 384)])
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -229,7 +228,7 @@ def test_the_device_header_plans_published_groups_as_the_model_does(sizes, split
         ((100, 100, 100, 100, 100, 36, 36), 5),
         ((100, 100, 100, 100, 100, 35, 35, 35), 5),
         ((100, 98, 86, 37), 3),
-        ((100, 100, 100, 60, 18, 18, 18), 4),
+        ((100, 100, 100, 100, 60, 60, 30, 30, 30), 6),
         ((100, 70, 60), 2),
         ((100, 100, 2 * FIXUP + 1), 2),
         ((100, 100, 2 * FIXUP + 2), 2),
@@ -237,7 +236,7 @@ def test_the_device_header_plans_published_groups_as_the_model_does(sizes, split
 )
 def test_the_device_header_decides_ties_as_the_model_does(sizes, clusters):
     made, ends = wgrad(*sizes), [64 * end for end in accumulate(sizes)]
-    for split in SPLITS:
+    for split in (False, True):
         seen = on_the_cpu(made, "wgrad", ends, ends[-1], clusters, split)
 
         assert seen == dumped(plan(made, clusters, split=split))
@@ -248,7 +247,7 @@ def test_the_random_launches_have_every_placement():
     seen = set()
     for _ in range(60):
         for op in ("fwd", "wgrad"):
-            seen.add(plan(random_launch(draw, op, 8)[2], 33, split="no_room").placement)
+            seen.add(plan(random_launch(draw, op, 8)[2], 33, split=True).placement)
 
     assert seen == set(PLACEMENTS)
 
@@ -287,7 +286,7 @@ def whole(tile, k_blocks):
 
 
 def test_full_waves_leave_no_tail():
-    made = plan(wgrad(40, 30, 20, 10), 2, split="gain")
+    made = plan(wgrad(40, 30, 20, 10), 2, split=True)
 
     assert made.tail == range(4, 4)
     assert made.before == 40
@@ -297,7 +296,7 @@ def test_full_waves_leave_no_tail():
 
 
 def test_a_tail_tile_goes_whole_to_the_cluster_with_slack():
-    made = plan(wgrad(50, 20, 10), 2, split="no_room")
+    made = plan(wgrad(50, 20, 10), 2, split=True)
 
     assert made.placement == "slack"
     assert made.chunks == ((), (whole(2, 10),))
@@ -305,7 +304,7 @@ def test_a_tail_tile_goes_whole_to_the_cluster_with_slack():
 
 
 def test_of_two_tail_tiles_both_may_go_to_one_cluster():
-    made = plan(wgrad(90, 90, 30, 25, 10), 3, split="no_room")
+    made = plan(wgrad(90, 90, 30, 25, 10), 3, split=True)
 
     assert made.placement == "slack"
     assert made.chunks == ((), (), (whole(3, 25), whole(4, 10)))
@@ -313,7 +312,7 @@ def test_of_two_tail_tiles_both_may_go_to_one_cluster():
 
 
 def test_a_tail_without_room_is_split_over_all_clusters():
-    made = plan(wgrad(100, 100, 100, 60), 3, split="no_room")
+    made = plan(wgrad(100, 100, 100, 60), 3, split=True)
 
     assert made.placement == "split"
     assert made.chunks == tuple((Chunk(tile=3, k=range(20 * i, 20 * i + 20), index=i, of=3),) for i in range(3))
@@ -322,7 +321,7 @@ def test_a_tail_without_room_is_split_over_all_clusters():
 
 
 def test_chunks_are_as_long_as_the_clusters_slack():
-    made = plan(wgrad(100, 80, 60), 2, split="gain")
+    made = plan(wgrad(100, 80, 60), 2, split=True)
 
     assert made.loads == (100, 80)
     assert made.chunks == (
@@ -333,7 +332,7 @@ def test_chunks_are_as_long_as_the_clusters_slack():
 
 
 def test_a_tail_is_never_split_where_nothing_may_be():
-    made = plan(wgrad(100, 100, 100, 60), 3, split="never")
+    made = plan(wgrad(100, 100, 100, 60), 3, split=False)
 
     assert made.placement == "plain"
     assert made.makespan == 160
@@ -342,25 +341,19 @@ def test_a_tail_is_never_split_where_nothing_may_be():
 # Whole, the tail tile of cost k makes 100 + k of the two clusters' 100; split, 100 + k / 2.
 @pytest.mark.parametrize(("k_blocks", "placement"), [(2 * FIXUP + 1, "plain"), (2 * FIXUP + 2, "split")])
 def test_a_split_must_gain_more_than_what_it_costs(k_blocks, placement):
-    assert plan(wgrad(100, 100, k_blocks), 2, split="no_room").placement == placement
+    assert plan(wgrad(100, 100, k_blocks), 2, split=True).placement == placement
 
 
 # Each of two clusters has a share of 30 in a tail of 60, which whole goes to the second one.
 @pytest.mark.parametrize(("second", "placement", "makespan"), [(70, "slack", 130), (71, "split", 116)])
 def test_a_tail_fits_whole_up_to_the_largest_load_and_a_share(second, placement, makespan):
-    made = plan(wgrad(100, second, 60), 2, split="no_room")
+    made = plan(wgrad(100, second, 60), 2, split=True)
 
     assert (made.placement, made.makespan) == (placement, makespan)
 
 
-def test_a_tail_that_fits_whole_is_split_for_gain():
-    made = plan(wgrad(100, 70, 60), 2, split="gain")
-
-    assert (made.placement, made.makespan) == ("split", 115)
-
-
 def test_the_costliest_tail_tile_is_placed_first():
-    made = plan(in_this_order(70, 100, 90, 10, 40), 3, split="never")
+    made = plan(in_this_order(70, 100, 90, 10, 40), 3, split=False)
 
     assert made.chunks == ((whole(4, 40),), (), (whole(3, 10),))
     assert made.makespan == 110
@@ -373,7 +366,7 @@ def part(tile, k, index, of, slot):
 def test_owners_begin_their_tiles_in_step_and_helpers_the_remainders():
     # 50 of 66: an owner has 335 of 440 k-blocks, a helper three remainders of 105 whole and 20 of one that it shares.
     # There the fifth cut moves to the first tile's end, 5 k-blocks off.
-    made = plan(wgrad(440, tiles=66 + 50), 66, split="gain")
+    made = plan(wgrad(440, tiles=66 + 50), 66, split=True)
 
     helpers = made.chunks[50:]
     assert [chunks[0].k for chunks in made.chunks[:50]] == [range(335)] * 50
@@ -385,7 +378,7 @@ def test_owners_begin_their_tiles_in_step_and_helpers_the_remainders():
 
 def test_two_tiles_are_not_cut_into_a_chunk_for_each_cluster():
     # Up to 293, each has room for 37, a seventh of a tile; the sixth cut moves to the first tile's end, 3 k-blocks off.
-    made = plan(wgrad(256, tiles=66 + 2), 66, split="gain")
+    made = plan(wgrad(256, tiles=66 + 2), 66, split=True)
 
     assert made.tickets == {66: 7, 67: 7}
     assert made.makespan == 256 + 37 + 3
@@ -393,7 +386,7 @@ def test_two_tiles_are_not_cut_into_a_chunk_for_each_cluster():
 
 def test_a_cluster_that_is_done_with_its_own_tile_helps():
     # Up to 114, the three have room for 14, 24 and 64: the last one for its tile of 50, and for 14 of the other tile.
-    assert plan(wgrad(100, 90, 50, 50, 50), 3, split="gain").chunks == (
+    assert plan(wgrad(100, 90, 50, 50, 50), 3, split=True).chunks == (
         (part(4, range(38, 50), 2, 3, 1),),
         (part(4, range(24), 0, 3, 1),),
         (whole(3, 50), part(4, range(24, 38), 1, 3, 1)),
@@ -402,7 +395,7 @@ def test_a_cluster_that_is_done_with_its_own_tile_helps():
 
 def test_a_remainder_shorter_than_the_least_is_its_owners():
     # Up to 101, the third cluster has room for 37 of its tile's 40, the second one for 23.
-    assert plan(wgrad(80, 78, 64, 40, 40), 3, split="gain").chunks == (
+    assert plan(wgrad(80, 78, 64, 40, 40), 3, split=True).chunks == (
         (part(4, range(23, 40), 1, 2, 1),),
         (part(4, range(23), 0, 2, 1),),
         (whole(3, 40),),
@@ -411,7 +404,7 @@ def test_a_remainder_shorter_than_the_least_is_its_owners():
 
 def test_a_cut_that_leaves_less_than_the_least_moves_to_the_end_of_the_tile():
     # Up to 115, heads leave 21 and 21 to three clusters with room for 15: the first cut would leave 6 of a tile.
-    assert plan(wgrad(100, 100, 100, 100, 100, 36, 36), 5, split="gain").chunks == (
+    assert plan(wgrad(100, 100, 100, 100, 100, 36, 36), 5, split=True).chunks == (
         (part(5, range(15), 0, 2, 0),),
         (part(6, range(15), 0, 3, 2),),
         (part(5, range(15, 36), 1, 2, 0),),
@@ -422,7 +415,7 @@ def test_a_cut_that_leaves_less_than_the_least_moves_to_the_end_of_the_tile():
 
 def test_a_cut_in_the_middle_of_a_short_remainder_moves_to_its_nearer_end():
     # Up to 122, two helpers have room for a remainder of 13 and for 9 of the third one.
-    made = plan(wgrad(100, 100, 100, 100, 100, 35, 35, 35), 5, split="gain")
+    made = plan(wgrad(100, 100, 100, 100, 100, 35, 35, 35), 5, split=True)
 
     assert [chunks[0].k for chunks in made.chunks[:3]] == [range(22)] * 3
     assert made.chunks[3:] == (
@@ -435,21 +428,26 @@ def test_a_cut_in_the_middle_of_a_short_remainder_moves_to_its_nearer_end():
 def test_a_level_must_leave_nothing_over_before_cuts_move():
     # Up to 107, the least-loaded leaves 16 of 37, and the second one has room for 9; the third one for 7, too few. Up
     # to 108, it is 15 for 10 and 8, and the cut moves to the end.
-    made = plan(wgrad(100, 98, 86, 37), 3, split="gain")
+    made = plan(wgrad(100, 98, 86, 37), 3, split=True)
 
     assert made.chunks == ((), (part(3, range(22, 37), 1, 2, 0),), (part(3, range(22), 0, 2, 0),))
     assert made.makespan == 113
 
 
-def test_a_cluster_with_room_for_less_than_the_least_owns_no_head():
-    # Up to 104, three of four have room for 4. Up to 108, a split would gain 6.
-    made = plan(wgrad(100, 100, 100, 60, 18, 18, 18), 4, split="gain")
+def test_a_cluster_with_room_for_less_than_the_least_owns_no_head_and_tiles_that_have_room_stay_whole():
+    # Whole, two of 30 in one cluster make 120, more than 100 and a share of 15. Up to 105, four of six have room for 5.
+    made = plan(wgrad(100, 100, 100, 100, 60, 60, 30, 30, 30), 6, split=True)
 
-    assert (made.placement, made.makespan) == ("slack", 114)
+    assert made.placement == "split"
+    assert made.chunks == (
+        *((),) * 4,
+        (whole(6, 30), part(8, range(15), 0, 2, 2)),
+        (whole(7, 30), part(8, range(15, 30), 1, 2, 2)),
+    )
 
 
 def test_tiles_of_an_empty_group_at_the_end_are_not_the_tail():
-    made = plan(wgrad(100, 100, 100, 0, 0), 2, split="gain")
+    made = plan(wgrad(100, 100, 100, 0, 0), 2, split=True)
 
     assert made.tail == range(2, 3)
     assert made.placement == "split"
@@ -460,7 +458,7 @@ def test_tiles_of_an_empty_group_at_the_end_are_not_the_tail():
 def test_rows_of_nobody_are_not_the_tail():
     made = walk("fwd", [192], M=320, N=64, K=64 * 50, cluster_rows=64, cluster_columns=64, band=1)
 
-    planned = plan(made, 2, split="gain")
+    planned = plan(made, 2, split=True)
 
     assert planned.tail == range(2, 3)
     assert planned.loads == (50, 50)
@@ -471,17 +469,17 @@ def test_a_partial_tile_counts_as_a_whole_one():
     made = walk("fwd", [65], M=65, N=64, K=640, cluster_rows=64, cluster_columns=64, band=1)
 
     assert [model.cost(group) for group in made.groups] == [10, 1]
-    assert plan(made, 2, split="never").makespan == 10
+    assert plan(made, 2, split=False).makespan == 10
 
 
 @pytest.mark.parametrize("clusters", [0, -1, MAX_CLUSTERS + 1])
 def test_clusters_out_of_range_are_refused(clusters):
     with pytest.raises(ArgumentError, match=f"clusters must be in 1..144.*got {clusters}; launch fewer"):
-        plan(wgrad(1), clusters, split="never")
+        plan(wgrad(1), clusters, split=False)
 
 
 def test_more_k_blocks_than_the_device_counts_are_refused():
     made = wgrad(2**20, tiles=1025)
 
     with pytest.raises(ArgumentError, match=f"at most {2**30}, so that int32 counts them, got {1025 * 2**20}"):
-        plan(made, 66, split="never")
+        plan(made, 66, split=False)

@@ -52,7 +52,7 @@ def planned(c: Case, clusters: int) -> Plan:
     rows, columns = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
     sizes = {"M": c.a.shape[0], "N": N, "K": K}
     made = walk(op, c.offs, **sizes, cluster_rows=rows, cluster_columns=columns, band=config.band)
-    return plan(made, clusters, split="no_room")
+    return plan(made, clusters, split=config.splits)
 
 
 def workspace_of(c: Case, clusters: int) -> Workspace:

@@ -20,7 +20,7 @@ from .test_sm90_emulated import Case, case, check, kernel, run, run_and_check
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which compiles the device code")
 
-SPLITS = {"whole": "never", "slots": "gain"}
+TAILS = ("whole", "slots")
 CLUSTERS = 4
 # 30, 0, 30 and 19 k-blocks an expert, each in part, and rows of nobody; 47 k-blocks of each tile.
 RAGGED = {"offs": [1900, 1900, 3780, 4960], "M": 4980, "N": 320, "K": 192}
@@ -35,7 +35,7 @@ def with_tail(tail, op, config, out_dtype="bf16", **more):
 
 KERNELS = [
     with_tail(tail, *what, **more)
-    for tail in SPLITS
+    for tail in TAILS
     for what, more in (
         (("wgrad", STRAIGHT), {}),
         (("wgrad", NARROW_PAIR, "fp32"), {}),
@@ -73,7 +73,7 @@ def planned(c: Case, clusters=CLUSTERS):
         cluster_columns=config.tile_cols * config.cluster_cols,
         band=config.band,
     )
-    return plan(made, clusters, split=SPLITS[config.tail])
+    return plan(made, clusters, split=config.splits)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -96,7 +96,7 @@ def test_a_cluster_computes_its_own_tile_and_a_chunk_of_anothers(kernel):
 
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
-@pytest.mark.parametrize("tail", SPLITS)
+@pytest.mark.parametrize("tail", TAILS)
 def test_any_offs_are_read_as_clamped(tail, data):
     M = data.draw(st.integers(1, 2500))
     offs = data.draw(st.lists(st.integers(-10, M + 10), min_size=1, max_size=4))
