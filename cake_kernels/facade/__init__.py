@@ -91,8 +91,9 @@ def grouped_mm(
         raise ArgumentError(f"out_dtype must be None or torch.bfloat16, got {out_dtype}; cast the result instead")
     if weight_grad_dtype not in (None, torch.float32):
         raise ArgumentError(f"weight_grad_dtype must be None, the type of w, or torch.float32, got {weight_grad_dtype}")
-    if not (isinstance(x, torch.Tensor) and isinstance(w, torch.Tensor) and isinstance(offs, torch.Tensor)):
-        _refuse_what_is_no_tensor(x=x, w=w, offs=offs)  # type: ignore[unreachable]
+    for name, tensor in (("x", x), ("w", w), ("offs", offs)):
+        if not isinstance(tensor, torch.Tensor):
+            raise ArgumentError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     w = _by_rows(w, x)
     device = x.device.type
     if device in ("cpu", "cuda") and torch.is_autocast_enabled(device):
@@ -101,12 +102,6 @@ def grouped_mm(
         _check_delivery(w, weight_grad_dtype)
     stored = weight_grad_dtype or torch.bfloat16
     return multiply(x, w, offs, deterministic=deterministic, backend=backend, weight_grad_dtype=stored, num_sms=num_sms)
-
-
-def _refuse_what_is_no_tensor(**given: object) -> None:
-    for name, value in given.items():
-        if not isinstance(value, torch.Tensor):
-            raise ArgumentError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
 
 
 def _by_rows(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -420,7 +420,8 @@ def _call(
 ) -> Call:
     """Return the call of operands that were checked, with exactly one of ``offs`` and ``indptr``."""
     ends = offs if indptr is None else indptr[1:]
-    call = Call(form, a.shape[0], a, b, ends, out)  # type: ignore[arg-type]
+    assert ends is not None
+    call = Call(form, a.shape[0], a, b, ends, out)
     if out is not None:
         _check_out(call, out)
     return call

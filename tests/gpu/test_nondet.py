@@ -9,7 +9,6 @@ from cake_kernels.grouped_gemm.sm90.config import kernels, whole_slabs
 from harness.probe import Spin
 from tests.gpu.ragged import DEVICE, DTYPES, FP32, Guarded, Ragged, cuda_only, planned, ragged, same_bits
 from tests.gpu.test_workspace import computed, every_dtype, prepared, small
-from tests.unit.cake_kernels.conftest import torchs_switch  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.gpu
 
@@ -123,7 +122,7 @@ def test_grouped_mm_gives_the_product_and_both_gradients():
 
 
 @cuda_only
-def test_under_torchs_switch_wgrad_and_the_backward_of_grouped_mm_raise(torchs_switch):  # noqa: F811
+def test_under_torchs_switch_wgrad_and_the_backward_of_grouped_mm_raise(torchs_switch):
     problem = small()
     out = problem.output("wgrad", FP32)
     x, w, g = problem.x.clone().requires_grad_(), problem.w.clone().requires_grad_(), problem.g
@@ -141,7 +140,7 @@ def test_under_torchs_switch_wgrad_and_the_backward_of_grouped_mm_raise(torchs_s
 
 
 @cuda_only
-def test_under_torchs_switch_that_warns_only_both_warn_and_are_right(torchs_switch):  # noqa: F811
+def test_under_torchs_switch_that_warns_only_both_warn_and_are_right(torchs_switch):
     problem = small()
     x, w, g = problem.x.clone().requires_grad_(), problem.w.clone().requires_grad_(), problem.g
 

@@ -1,16 +1,8 @@
-"""What tests of torch's global state share, and of what grouped_mm launches."""
+"""What tests share of what grouped_mm launches."""
 
 import pytest
-import torch
 
 from cake_kernels.facade import autograd
-
-
-@pytest.fixture
-def torchs_switch():
-    """Return ``torch.use_deterministic_algorithms``, and turn it off again."""
-    yield torch.use_deterministic_algorithms
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.fixture
