@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from statistics import median
 from typing import Any
 
 import torch
 
 from harness.arms import Operands, Prepared, new_output
+from harness.arms._fastest import fastest
 from harness.arms._libraries import missing
 from harness.arms._ops import pair, without_autograd
 from harness.model.case import Case
@@ -25,12 +24,6 @@ WGRAD_BACKEND = 92200
 ROW_MAJOR_W = (
     "dX reads W row-major, for which no plan was found (tried with cuDNN 9.19.0); it would need a transposed copy of W"
 )
-
-TIMED_ROUNDS = 5
-"""Calls of each plan when the fastest is chosen, plans in turn."""
-
-FLUSHES = 8
-"""Reads of four times the L2 before a timed call: a cold cache, and time for the host to enqueue the call."""
 
 _TOKEN, _WEIGHT, _STARTS, _OUT = 1, 2, 3, 4
 
@@ -91,7 +84,7 @@ class Cudnn:
             cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream(out.device).cuda_stream)
             graph.execute_plan_at_index(tensors, workspace, index=plan, handle=handle)
 
-        best = _fastest(plans, run, out.device)
+        best = fastest(plans, run, out.device)
 
         def launch() -> torch.Tensor:
             run(best)
@@ -174,30 +167,6 @@ def _build_plans(cudnn: Any, graph: Any) -> list[int]:
             f"none of cuDNN's {graph.get_execution_plan_count()} plans can be built: {declined}"
         ) from declined
     return built
-
-
-def _fastest(plans: list[int], run: Callable[[int], None], device: torch.device) -> int:
-    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-    flush = torch.ones(l2_bytes, dtype=torch.float32, device=device)  # as many floats as the L2 has bytes: 4 times it
-    times_ms: dict[int, list[float]] = {plan: [] for plan in plans}
-    for plan in plans:
-        run(plan)  # loads the plan's kernels
-    for _ in range(TIMED_ROUNDS):
-        for plan in plans:
-            times_ms[plan].append(_time_ms(plan, run, flush))
-    return min(plans, key=lambda plan: median(times_ms[plan]))
-
-
-def _time_ms(plan: int, run: Callable[[int], None], flush: torch.Tensor) -> float:
-    start = torch.cuda.Event(enable_timing=True)
-    end = torch.cuda.Event(enable_timing=True)
-    for _ in range(FLUSHES):
-        flush.sum()
-    start.record()
-    run(plan)
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end))
 
 
 ARM = Cudnn()

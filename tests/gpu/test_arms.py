@@ -104,9 +104,8 @@ def test_arm_is_right_on_ragged_and_empty_groups_or_gives_its_reason(name, op, o
     check(name, new_case(op, RAGGED, N=768, K=2048, out_dtype=out_dtype), device, machine)
 
 
-# quack compiles its whole tuning space for every new shape, so it has the shape above only.
 @pytest.mark.parametrize(("op", "out_dtype"), OPS)
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "quack"])
+@pytest.mark.parametrize("name", NAMES)
 def test_arm_is_right_on_tiny_groups_or_gives_its_reason(name, op, out_dtype, device, machine):
     check(name, new_case(op, EDGES, N=128, K=192, out_dtype=out_dtype), device, machine)
 

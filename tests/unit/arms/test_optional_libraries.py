@@ -1,6 +1,7 @@
 """cuDNN and quack replaced by stand-ins that compute, from the views that arms pass, what the libraries document."""
 
 import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 
@@ -9,6 +10,8 @@ import torch
 
 from harness import arms
 from harness.arms import cudnn as cudnn_arm
+from harness.arms import quack as quack_arm
+from harness.arms._fastest import fastest
 from harness.operands import make_operands
 
 CPU = torch.device("cpu")
@@ -19,9 +22,8 @@ def expected(case, operands):
     return arms.load("reference").prepare(case, operands).launch()
 
 
-def quack_gemm(A, B, out=None, *, cu_seqlens_m=None, cu_seqlens_k=None, tuned):
+def quack_gemm(A, B, out, *, cu_seqlens_m=None, cu_seqlens_k=None, config):
     """Row-ragged: A (total_M, K), B (L, K, N); reduction-ragged: A (M, total_K) m-major, B (total_K, N) n-major."""
-    assert tuned
     bounds = (cu_seqlens_k if cu_seqlens_m is None else cu_seqlens_m).tolist()
     assert bounds[0] == 0
     for i, rows in enumerate(slice(*pair) for pair in pairwise(bounds)):
@@ -35,19 +37,117 @@ def quack_gemm(A, B, out=None, *, cu_seqlens_m=None, cu_seqlens_k=None, tuned):
     return out
 
 
+class CompilePending(BaseException):
+    """As quack's: no Exception."""
+
+
+CONFIGS = [
+    SimpleNamespace(tile_m=m, tile_n=n, cluster_m=2, cluster_n=1, pingpong=pingpong, swap_ab=swap, device_capacity=9)
+    for m, n, pingpong, swap in [(256, 128, False, False), (128, 192, True, False), (128, 256, False, True)]
+]
+
+
+class FakeQuack:
+    """Configurations whose kernels are compiled at the second call, the one of 128x192 never; one is of another GPU."""
+
+    def __init__(self, monkeypatch):
+        self.calls, self.offered, self.refused = [], [], (128, 192)
+        other = SimpleNamespace(**{**vars(CONFIGS[0]), "device_capacity": 10})
+        interface, cache = ModuleType("quack.gemm_interface"), ModuleType("quack.cache")
+        interface.gemm_tuned = SimpleNamespace(
+            fn=self.gemm, configs=[SimpleNamespace(kwargs={"config": config}) for config in [*CONFIGS, other]]
+        )
+        interface.prune_invalid_gemm_configs = self.prune
+        cache.CompilePending, cache.pool_scope = CompilePending, nullcontext
+        for module in (ModuleType("quack"), interface, cache):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(quack_arm, "fastest", self.fastest)
+
+    @staticmethod
+    def prune(configs, named):
+        assert named["A"].ndim == 2
+        return [each for each in configs if each.kwargs["config"].device_capacity == 9]
+
+    def gemm(self, A, B, out, *, config, **ragged):
+        self.calls.append(config)
+        if self.calls.count(config) == 1:
+            raise CompilePending
+        if self.refused in ((config.tile_m, config.tile_n), "all"):
+            raise RuntimeError("too much shared memory")
+        return quack_gemm(A, B, out, config=config, **ragged)
+
+    def fastest(self, configs, run, device):
+        self.offered.append(configs)
+        return configs[-1]
+
+
+@pytest.fixture
+def fake_quack(monkeypatch):
+    return FakeQuack(monkeypatch)
+
+
 @pytest.mark.parametrize(("op", "out_dtype"), CASES)
-def test_quack_gets_prefix_offsets_and_views_in_its_layout(op, out_dtype, new_case, monkeypatch):
-    interface = ModuleType("quack.gemm_interface")
-    interface.gemm = quack_gemm
-    monkeypatch.setitem(sys.modules, "quack", ModuleType("quack"))
-    monkeypatch.setitem(sys.modules, "quack.gemm_interface", interface)
+def test_quack_gets_prefix_offsets_and_views_in_its_layout(op, out_dtype, new_case, fake_quack):
     case = new_case(op, (3, 0, 5), out_dtype=out_dtype)
     operands = make_operands(case, seed=0, device=CPU)
 
-    arm = arms.load("quack").prepare(case, operands)
+    arm = quack_arm.ARM.prepare(case, operands)
 
+    arm.out.fill_(float("nan"))
     assert arm.launch() is arm.out
     assert torch.equal(arm.out, expected(case, operands))
+
+
+def test_quack_chooses_among_the_configurations_that_run_here_and_notes_which(new_case, fake_quack):
+    case = new_case("fwd")
+
+    arm = quack_arm.ARM.prepare(case, make_operands(case, seed=0, device=CPU))
+
+    assert fake_quack.offered == [[CONFIGS[0], CONFIGS[2]]]
+    assert arm.note == "128x256 c2x1 cooperative swapped, of 3, 1 declined"
+    calls = len(fake_quack.calls)
+    arm.launch()
+    assert fake_quack.calls[calls:] == [CONFIGS[2]]
+
+
+def test_quack_without_a_configuration_raises_with_quacks_own_error(new_case, fake_quack):
+    fake_quack.refused = "all"
+    case = new_case("fwd")
+
+    with pytest.raises(RuntimeError, match="none of quack's 3 configurations runs: too much shared memory"):
+        quack_arm.ARM.prepare(case, make_operands(case, seed=0, device=CPU))
+
+
+class Event:
+    """A clock that only the candidates move: each takes the next of its times."""
+
+    now_ms = 0.0
+
+    def __init__(self, *, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.at_ms = Event.now_ms
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, end):
+        return end.at_ms - self.at_ms
+
+
+def test_the_fastest_has_the_lowest_median_of_calls_in_turn_and_its_first_call_is_not_timed(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(L2_cache_size=1024))
+    times_ms = {"a": [1.0, 5.0, 5.0, 1.0], "b": [99.0, 4.0, 9.0, 4.0], "c": [4.5] * 4}
+    called = []
+
+    def run(candidate):
+        called.append(candidate)
+        Event.now_ms += times_ms[candidate].pop(0)
+
+    assert fastest(["a", "b", "c"], run, CPU) == "b"
+    assert called == ["a", "b", "c"] * 4
 
 
 class FakeTensor:
@@ -133,11 +233,11 @@ def fake_cudnn(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
     offered = []
 
-    def fastest(plans, run, device):
+    def last(plans, run, device):
         offered.append(plans)
         return plans[-1]
 
-    monkeypatch.setattr(cudnn_arm, "_fastest", fastest)
+    monkeypatch.setattr(cudnn_arm, "fastest", last)
     return offered
 
 

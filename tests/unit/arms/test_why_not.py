@@ -183,6 +183,7 @@ def test_cudnn_names_the_version_found_and_wanted(frontend, backend, case, reaso
         ("0.6.5", {"op": "dW", "out_dtype": "fp32"}, None),
         ("0.10.0", {}, None),
         ("0.6.4", {}, "needs quack-kernels >= 0.6.5, found 0.6.4"),
+        ("0.6.5", {"sizes": (0, 0)}, "quack's kernels need at least one row, got M = 0"),
         ("0.6.5", {"N": 12}, "quack needs rows of whole 16 bytes: N must be a multiple of 8, got 12"),
     ],
 )
