@@ -30,6 +30,12 @@ from harness.pages.summary import summarise
 )
 @click.option("--against", multiple=True, metavar="ARM", help="Also compare with this arm; may be given again.")
 @click.option(
+    "--without",
+    multiple=True,
+    metavar="ARM",
+    help="Leave out this arm, as if it had not run; the page names it. May be given again.",
+)
+@click.option(
     "--case",
     "globs",
     multiple=True,
@@ -47,6 +53,7 @@ def command(
     form: str,
     new: str | None,
     against: tuple[str, ...],
+    without: tuple[str, ...],
     globs: tuple[str, ...],
     columns: str | None,
     what: str,
@@ -73,7 +80,7 @@ def command(
     if output is not None and output.exists() and any(output.samefile(path) for path in runs if path.exists()):
         raise UsageError(f"--output {output} is one of the run files; choose another name")
     loaded = _only([runfile.load(path) for path in runs], globs)
-    report = summarise(loaded, new=new, against=against)
+    report = summarise(loaded, new=new, against=against, left_out=without)
     text = importlib.import_module(f"harness.pages.{form}").render_page(report, columns=_split(columns), what=what)
     if output is None:
         click.echo(text, nl=False)

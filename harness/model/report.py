@@ -318,7 +318,7 @@ class Report:
         Of the other kernels of ours that were loaded beside it; empty where none were.
     notes
         What a reader must know before any number: ``sota``, where that column is not SOTA; ``revision``, where runs
-        pool whose trees nobody can name.
+        pool whose trees nobody can name; ``left_out``, arms that ran and are not here.
     floors
         One a device, regime, suite and operation that has rows with a floor.
     aa

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from harness.errors import RunFileError
 from harness.model.case import Case, matches
@@ -31,6 +31,8 @@ RATE_SAMPLES = 7
 _RUN_ID = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,99}")
 _LAUNCHED = re.compile(r".* x [1-9][0-9]*", re.DOTALL)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_Of = TypeVar("_Of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,6 +412,20 @@ class Run:
         planned = tuple(filter(keeps, self.planned))
         return replace(self, planned=planned, rows=rows, previous=previous, sittings=())
 
+    def without(self, arms: Collection[str]) -> Run:
+        """Return the run with all arms but ``arms``; rows and groups stay as they are.
+
+        It has no sittings, whose time those took too.
+
+        Raises
+        ------
+        RunFileError
+            It has no such arm, or one that stays is the twin of one that goes.
+        """
+        self._refuse_unknown("arm to leave out", set(arms), {arm.name for arm in self.arms})
+        stay = tuple(arm for arm in self.arms if arm.name not in arms)
+        return replace(self, arms=stay, rows=tuple(_without(row, arms) for row in self.rows), sittings=())
+
     def rates_of(self, machine: int) -> Rates | None:
         """Return the rates of the machine with this index; None where floors were not asked for."""
         return next((rates for rates in self.rates if rates.machine == machine), None)
@@ -461,6 +477,24 @@ class Run:
 
     def _error(self, text: str) -> RunFileError:
         return RunFileError(f"run {self.run_id}: {text}")
+
+
+def _without(row: Row, arms: Collection[str]) -> Row:
+    """Return the row with all arms but ``arms``; a group thrown away for one of these keeps its reason."""
+
+    def others(of: Mapping[str, _Of]) -> dict[str, _Of]:
+        return {name: value for name, value in of.items() if name not in arms}
+
+    thrown = (
+        replace(one, arm="" if one.arm in arms else one.arm, span_ns=others(one.span_ns)) for one in row.discarded
+    )
+    return replace(
+        row,
+        arms=others(row.arms),
+        samples=row.samples.without(arms),
+        kernels=others(row.kernels),
+        discarded=tuple(thrown),
+    )
 
 
 def _refuse_other_than_sha256(what: str, value: str) -> None:

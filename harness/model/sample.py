@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from harness.errors import RunFileError
 
@@ -106,6 +106,16 @@ class Samples:
         """Return the samples of ``arms``."""
         kept = [index for index, name in enumerate(self.arm) if name in arms]
         return Samples(**{f.name: tuple(getattr(self, f.name)[i] for i in kept) for f in fields(self)})
+
+    def without(self, arms: Collection[str]) -> Samples:
+        """Return the samples of all others, whose places in a group's order close up."""
+        kept = self.only(set(self.arm) - set(arms))
+        places: dict[int, int] = {}
+        positions = []
+        for group in kept.group:
+            positions.append(places.get(group, 0))
+            places[group] = positions[-1] + 1
+        return replace(kept, position=tuple(positions))
 
     def by_group(self, arm: str) -> Iterator[tuple[int, int]]:
         """Yield (index of the group, index of the sample) of ``arm``, in the order in which they ran."""

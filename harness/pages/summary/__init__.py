@@ -17,7 +17,7 @@ from harness.pages.summary.floors import floor_standings, with_floor
 from harness.pages.summary.geomeans import below, geomeans
 from harness.pages.summary.limits import limits, missing
 from harness.pages.summary.notes import notes
-from harness.pages.summary.pool import check_poolable, environments, merge_arms, pool
+from harness.pages.summary.pool import check_poolable, environments, merge_arms, pool, without
 from harness.pages.summary.roles import choose_columns, choose_new
 from harness.pages.summary.rows import report_row
 from harness.pages.summary.standings import standings
@@ -26,7 +26,9 @@ from harness.pages.summary.tracer import launches, record_counts
 __all__ = ["below", "summarise"]
 
 
-def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[str] = ()) -> Report:
+def summarise(
+    runs: Sequence[Run], *, new: str | None = None, against: Sequence[str] = (), left_out: Sequence[str] = ()
+) -> Report:
     """Return what ``runs`` say; several runs pool, a row's numbers being the median over the cards.
 
     Parameters
@@ -36,16 +38,19 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         anywhere, else the first arm that has one.
     against
         Arms to compare with, beside the roles SOTA and best known.
+    left_out
+        Arms that ran and that the report shall not know of but by name.
 
     Raises
     ------
     UnknownName
-        ``new`` or ``against`` names an arm that no run has.
+        ``new``, ``against`` or ``left_out`` names an arm that no run has.
     UsageError
         ``new`` or ``against`` is a twin, or both are one arm.
         The runs cannot be pooled (:func:`check_poolable`).
     """
     check_poolable(runs)
+    runs = without(runs, left_out)
     places = environments(runs)
     arms = merge_arms(runs)
     pooled = pool(runs, places)
@@ -66,7 +71,7 @@ def summarise(runs: Sequence[Run], *, new: str | None = None, against: Sequence[
         method_version=runs[0].method_version,
         revision=runs[0].revision,
         previous_revision=next((run.previous.revision for run in runs if run.previous), ""),
-        notes=notes(runs, new_arm),
+        notes=notes(runs, new_arm, left_out),
         run_ids=tuple(run.run_id for run in runs),
         seeds=tuple(sorted({run.seed for run in runs})),
         environments=places,

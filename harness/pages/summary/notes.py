@@ -9,8 +9,8 @@ from harness.model.run import ArmInfo, Run
 from harness.revision import UNKNOWN
 
 
-def notes(runs: Sequence[Run], new: ArmInfo) -> dict[str, str]:
-    """Return what holds of ``sota`` (the column) and ``revision`` (of pooled runs)."""
+def notes(runs: Sequence[Run], new: ArmInfo, left_out: Sequence[str]) -> dict[str, str]:
+    """Return what holds of ``sota`` (the column), ``revision`` (of pooled runs) and ``left_out`` (arms)."""
     found = {}
     if new.name in SOTA_ARMS:
         found[SOTA] = f"new, {new.name}, is itself one of t, c, d: the column is the fastest other of them, not SOTA"
@@ -18,6 +18,8 @@ def notes(runs: Sequence[Run], new: ArmInfo) -> dict[str, str]:
         found["revision"] = (
             f"{len(runs)} runs of revision {runs[0].revision} are pooled: nothing says that they measured the same tree"
         )
+    if left_out:
+        found["left_out"] = f"measured too, and left out here by --without: {', '.join(left_out)}"
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.errors import UsageError
+from harness.errors import UnknownName, UsageError
 from harness.model.case import Case
 from harness.model.cost import cost, with_rows
 from harness.model.machine import Machine
@@ -84,6 +84,29 @@ def check_poolable(runs: Sequence[Run]) -> None:
     _refuse_other_sources(runs)
     _refuse_other_stacks(runs)
     _refuse_copies(runs)
+
+
+def without(runs: Sequence[Run], arms: Sequence[str]) -> list[Run]:
+    """Return the runs without ``arms``.
+
+    Raises
+    ------
+    UnknownName
+        An arm that no run has.
+    UsageError
+        An arm whose twin stays; all arms.
+    """
+    infos = merge_arms(runs)
+    known = tuple(info.name for info in infos)
+    for name in arms:
+        if name not in known:
+            raise UnknownName("arm", name, known)
+        twins = [info.name for info in infos if info.twin_of == name and info.name not in arms]
+        if twins:
+            raise UsageError(f"arm {name!r} cannot be left out while {twins[0]!r}, the same arm again, stays")
+    if arms and not set(known) - set(arms):
+        raise UsageError(f"a report needs an arm, and all are left out: {', '.join(known)}")
+    return [run.without({info.name for info in run.arms} & set(arms)) for run in runs] if arms else list(runs)
 
 
 def _refuse_other_sources(runs: Sequence[Run]) -> None:
