@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
@@ -21,15 +22,20 @@ FLUSHES = 8
 def fastest(candidates: Sequence[Candidate], run: Callable[[Candidate], None], device: torch.device) -> Candidate:
     """Return the candidate of the lowest median time, each called before so that its kernels are loaded.
 
-    Times are those of two CUDA events around a call with a cold L2.
+    Times are those of two CUDA events around a call with a cold L2, after an idle gap as long as one of the candidate's
+    calls. Without the gap all run at one clock, which their mean power sets, and the fewest cycles win whatever power
+    they take. On an H200 that chose configurations of quack which take 4.8 % longer than those that quack's own tuner
+    chose (geomean of 68 rows, each against a loop of cuBLAS calls; docs/measuring.md).
     """
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.ones(l2_bytes, dtype=torch.float32, device=device)  # as many floats as the L2 has bytes: 4 times it
     times_ms: list[list[float]] = [[] for _ in candidates]
     for candidate in candidates:
         run(candidate)
+    gaps_ms = [_time_ms(partial(run, candidate), flush) for candidate in candidates]
     for _ in range(TIMED_ROUNDS):
-        for candidate, times in zip(candidates, times_ms, strict=True):
+        for candidate, times, gap_ms in zip(candidates, times_ms, gaps_ms, strict=True):
+            time.sleep(gap_ms / 1000)
             times.append(_time_ms(partial(run, candidate), flush))
     return candidates[min(range(len(candidates)), key=lambda i: median(times_ms[i]))]
 
