@@ -59,7 +59,7 @@ def test_four_experts_keep_their_geomeans_against_torch() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("runs", (SUSTAINED, BOOST), ids=["sustained", "boost"])
+@pytest.mark.parametrize("runs", [SUSTAINED, BOOST], ids=["sustained", "boost"])
 def test_every_kind_of_groups_keeps_them(runs: tuple[str, ...], kind: str) -> None:
     found = geomeans(report(runs, "--case", f"*[0-9] {kind}"), against="sota")
 
