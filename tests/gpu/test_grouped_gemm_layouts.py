@@ -161,6 +161,19 @@ def test_an_operand_of_another_layout_is_refused_before_anything_is_written(op, 
     assert_refused(op, spoilt, *REFUSED[change])
 
 
+@pytest.mark.parametrize("change", REFUSED)
+@every_op
+def test_an_output_of_another_layout_is_refused_before_anything_is_written(op, dtype, change):
+    problem = ragged(SIZES, N=264, K=392)
+    alter, message = REFUSED[change]
+    out = alter(torch.zeros_like(problem.output(op, dtype).inner))
+
+    with pytest.raises(ArgumentError, match=f"out {message}"):
+        problem.run(op, out)
+
+    assert not out.any()
+
+
 @cuda_only
 @pytest.mark.parametrize("change", REFUSED_ON_CUDA)
 @pytest.mark.parametrize("spoilt", ["a", "b"])

@@ -101,6 +101,10 @@ BROKEN = {
         lambda: grouped_gemm.forward(X, W, OFFS, out=bf16(16, 6).t()),
         f"out {UNIT_STRIDE} (1, 6) for shape [6, 16]; pass out.contiguous()",
     ),
+    "out expanded": (
+        lambda: grouped_gemm.forward(X, W, OFFS, out=bf16(1, 16).expand(6, 16)),
+        f"out {UNIT_STRIDE} (0, 1) for shape [6, 16]; pass out.contiguous()",
+    ),
     "out device": (
         lambda: grouped_gemm.forward(X, W, OFFS, out=bf16(6, 16).to("meta")),
         "out must be on the device of x, cpu, got meta",
@@ -144,6 +148,10 @@ BROKEN = {
     "wgrad out dtype": (
         lambda: grouped_gemm.wgrad(G, X, OFFS, out_dtype=torch.float32, out=bf16(2, 16, 8)),
         "out must be torch.float32, got torch.bfloat16; nothing is cast here",
+    ),
+    "wgrad out expanded over experts": (
+        lambda: grouped_gemm.wgrad(G, X, OFFS, out=bf16(1, 16, 8).expand(2, 16, 8)),
+        f"out {UNIT_STRIDE} (0, 8, 1) for shape [2, 16, 8]; pass out.contiguous()",
     ),
     "wgrad out shape": (
         lambda: grouped_gemm.wgrad(G, X, OFFS, out=bf16(3, 16, 8)),
