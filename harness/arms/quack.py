@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ AT_LEAST = "0.6.5"
 
 POLL_S = 0.01
 """Between two looks at what quack's workers have compiled."""
+
+STALLED_S = 600.0
+"""Without one more configuration compiled, the workers are taken to hang; quack's tuner waits 300 s for each."""
 
 
 class Quack:
@@ -86,18 +90,26 @@ def _usable(offered: Sequence[Any], run: Callable[[Any], None]) -> list[Any]:
     usable: list[Any] = []
     declined: Exception | None = None
     waiting = deque(offered)
+    since = time.monotonic()
     with pool_scope():
         while waiting:
             config = waiting.popleft()
             try:
                 run(config)
-            except CompilePending:
+            except CompilePending as pending:
                 waiting.append(config)
+                if time.monotonic() - since > STALLED_S:
+                    text = f"quack's workers finished none of {len(waiting)} configurations in {STALLED_S:g} s"
+                    raise TimeoutError(f"{text}; one: {pending}") from None
                 time.sleep(POLL_S)
+                continue
+            except BrokenExecutor:  # a RuntimeError of the workers, not of the configuration
+                raise
             except (RuntimeError, MemoryError) as error:  # what quack's tuner takes for "cannot run here"
                 declined = error
             else:
                 usable.append(config)
+            since = time.monotonic()
     if not usable:
         raise RuntimeError(f"none of quack's {len(offered)} configurations runs: {declined}") from declined
     return usable

@@ -12,7 +12,7 @@ from harness import plugins, runfile
 from harness.cli._gate import exit_code, fail_below
 from harness.errors import UsageError
 from harness.model.run import Run
-from harness.pages.summary import summarise
+from harness.pages.summary import summarise, without
 
 
 @click.command()
@@ -31,6 +31,7 @@ from harness.pages.summary import summarise
 @click.option("--against", multiple=True, metavar="ARM", help="Also compare with this arm; may be given again.")
 @click.option(
     "--without",
+    "left_out",
     multiple=True,
     metavar="ARM",
     help="Leave out this arm, as if it had not run; the page names it. May be given again.",
@@ -53,7 +54,7 @@ def command(
     form: str,
     new: str | None,
     against: tuple[str, ...],
-    without: tuple[str, ...],
+    left_out: tuple[str, ...],
     globs: tuple[str, ...],
     columns: str | None,
     what: str,
@@ -80,13 +81,13 @@ def command(
     if output is not None and output.exists() and any(output.samefile(path) for path in runs if path.exists()):
         raise UsageError(f"--output {output} is one of the run files; choose another name")
     loaded = _only([runfile.load(path) for path in runs], globs)
-    report = summarise(loaded, new=new, against=against, left_out=without)
+    report = summarise(loaded, new=new, against=against, left_out=left_out)
     text = importlib.import_module(f"harness.pages.{form}").render_page(report, columns=_split(columns), what=what)
     if output is None:
         click.echo(text, nl=False)
     else:
         _write(output, text)
-    return exit_code(loaded, report, fail_below)
+    return exit_code(without(loaded, left_out), report, fail_below)
 
 
 def _only(runs: Sequence[Run], globs: Sequence[str]) -> list[Run]:

@@ -413,7 +413,7 @@ class Run:
         return replace(self, planned=planned, rows=rows, previous=previous, sittings=())
 
     def without(self, arms: Collection[str]) -> Run:
-        """Return the run with all arms but ``arms``; rows and groups stay as they are.
+        """Return the run with all arms but ``arms``; its rows stay, with their groups where another arm has a time.
 
         It has no sittings, whose time those took too.
 
@@ -488,12 +488,15 @@ def _without(row: Row, arms: Collection[str]) -> Row:
     thrown = (
         replace(one, arm="" if one.arm in arms else one.arm, span_ns=others(one.span_ns)) for one in row.discarded
     )
+    samples = row.samples.without(arms)
     return replace(
         row,
+        n_groups=row.n_groups if samples.arm else 0,
         arms=others(row.arms),
-        samples=row.samples.without(arms),
-        kernels=others(row.kernels),
+        samples=samples,
         discarded=tuple(thrown),
+        states=row.states if samples.arm else (),
+        kernels=others(row.kernels),
     )
 
 

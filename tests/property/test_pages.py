@@ -78,6 +78,21 @@ def test_a_twin_changes_no_number_but_its_own(made: Run) -> None:
     assert summarise([made], new=NEW).columns == summarise([alone], new=NEW).columns
 
 
+@given(runs(twin=True), st.sampled_from([[TWIN], [T, TWIN], [C], [NEW, C], [NEW, T, TWIN]]))
+def test_a_report_without_arms_is_that_of_a_run_without_them(made: Run, arms: list[str]) -> None:
+    stay = [arm.name for arm in made.arms if arm.name not in arms]
+    rows = []
+    for each in made.rows:
+        timed = [name for name in stay if name in each.samples.arm]
+        spans = {name: [each.samples.span_ns[i] for _, i in each.samples.by_group(name)] for name in timed}
+        rows.append(row(each.case, spans, unsupported={a: "cannot" for a in stay if a in each.arms and a not in timed}))
+
+    report = summarise([made], left_out=arms)
+
+    alone = summarise([run(*rows, arms=stay)])
+    assert report == replace(alone, notes={**alone.notes, "left_out": report.notes["left_out"]})
+
+
 @given(runs())
 def test_swapping_new_and_baseline_gives_reciprocals(made: Run) -> None:
     there, back = ratios_of(made), ratios_of(made, new=T)

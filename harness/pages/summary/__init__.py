@@ -23,7 +23,7 @@ from harness.pages.summary.rows import report_row
 from harness.pages.summary.standings import standings
 from harness.pages.summary.tracer import launches, record_counts
 
-__all__ = ["below", "summarise"]
+__all__ = ["below", "summarise", "without"]
 
 
 def summarise(
@@ -49,8 +49,8 @@ def summarise(
         ``new`` or ``against`` is a twin, or both are one arm.
         The runs cannot be pooled (:func:`check_poolable`).
     """
-    check_poolable(runs)
     runs = without(runs, left_out)
+    check_poolable(runs)
     places = environments(runs)
     arms = merge_arms(runs)
     pooled = pool(runs, places)

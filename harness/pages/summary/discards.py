@@ -10,6 +10,7 @@ from harness.model.conditions import Discards
 from harness.model.run import Discarded
 from harness.model.sample import QUEUE_DRY
 
+_RESTARTED = "the row started again without "
 _CLOCK = re.compile(r"clock \d+ MHz, \S+ MHz in the other groups")
 
 
@@ -29,4 +30,6 @@ def _kind(entry: Discarded) -> str:
         return "dry"
     if _CLOCK.fullmatch(entry.reason):
         return "clock"
-    return "restarted" if entry.reason == f"the row started again without {entry.arm}" else "invalid"
+    # Where the arm is left out of the report, its name stands in the reason alone.
+    without = entry.arm or entry.reason.removeprefix(_RESTARTED)
+    return "restarted" if entry.reason == f"{_RESTARTED}{without}" else "invalid"

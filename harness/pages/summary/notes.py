@@ -19,7 +19,7 @@ def notes(runs: Sequence[Run], new: ArmInfo, left_out: Sequence[str]) -> dict[st
             f"{len(runs)} runs of revision {runs[0].revision} are pooled: nothing says that they measured the same tree"
         )
     if left_out:
-        found["left_out"] = f"measured too, and left out here by --without: {', '.join(left_out)}"
+        found["left_out"] = f"measured too, and left out here by --without: {', '.join(dict.fromkeys(left_out))}"
     return found
 
 

@@ -10,7 +10,7 @@ from harness.model.case import Case
 from harness.model.cost import cost, with_rows
 from harness.model.machine import Machine
 from harness.model.measured_floor import MeasuredFloor, measured_floor
-from harness.model.report import Environment, RunCost, RunRates
+from harness.model.report import PREVIOUS_OF, Environment, RunCost, RunRates
 from harness.model.run import ArmInfo, Row, Run, row_key
 from harness.model.sample import Samples
 from harness.pages.summary.states import gpu_states
@@ -87,7 +87,7 @@ def check_poolable(runs: Sequence[Run]) -> None:
 
 
 def without(runs: Sequence[Run], arms: Sequence[str]) -> list[Run]:
-    """Return the runs without ``arms``.
+    """Return the runs without ``arms``; a run that has no other is left out, and so is a revision that none ran.
 
     Raises
     ------
@@ -96,6 +96,8 @@ def without(runs: Sequence[Run], arms: Sequence[str]) -> list[Run]:
     UsageError
         An arm whose twin stays; all arms.
     """
+    if not arms:
+        return list(runs)
     infos = merge_arms(runs)
     known = tuple(info.name for info in infos)
     for name in arms:
@@ -104,9 +106,17 @@ def without(runs: Sequence[Run], arms: Sequence[str]) -> list[Run]:
         twins = [info.name for info in infos if info.twin_of == name and info.name not in arms]
         if twins:
             raise UsageError(f"arm {name!r} cannot be left out while {twins[0]!r}, the same arm again, stays")
-    if arms and not set(known) - set(arms):
+    if not set(known) - set(arms):
         raise UsageError(f"a report needs an arm, and all are left out: {', '.join(known)}")
-    return [run.without({info.name for info in run.arms} & set(arms)) for run in runs] if arms else list(runs)
+    return [kept for run in runs if (kept := _without(run, set(arms))).arms]
+
+
+def _without(run: Run, arms: set[str]) -> Run:
+    ran = {info.name for info in run.arms}
+    if not ran & arms:
+        return run
+    previous = run.previous if (ran - arms).intersection(PREVIOUS_OF.values()) else None
+    return replace(run.without(ran & arms), previous=previous)
 
 
 def _refuse_other_sources(runs: Sequence[Run]) -> None:

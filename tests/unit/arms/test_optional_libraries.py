@@ -2,6 +2,7 @@
 
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
@@ -117,6 +118,25 @@ def test_quack_without_a_configuration_raises_with_quacks_own_error(new_case, fa
 
     with pytest.raises(RuntimeError, match="none of quack's 3 configurations runs: too much shared memory"):
         quack_arm.ARM.prepare(case, make_operands(case, seed=0, device=CPU))
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "words"),
+    [
+        (BrokenProcessPool("a child died"), BrokenProcessPool, "a child died"),
+        (CompilePending("kernel k"), TimeoutError, "workers finished none of 1 configurations in -1 s; one: kernel k"),
+    ],
+    ids=["dead", "hanging"],
+)
+def test_what_ails_quacks_workers_declines_no_configuration(raised, error, words, fake_quack, monkeypatch):
+    monkeypatch.setattr(quack_arm, "STALLED_S", -1)
+
+    def run(config):
+        if config != "compiled before":
+            raise raised
+
+    with pytest.raises(error, match=words):
+        quack_arm._usable(["compiled before", "not yet"], run)
 
 
 class Event:
