@@ -84,7 +84,7 @@ class Quack:
 
 
 def _usable(offered: Sequence[Any], run: Callable[[Any], None]) -> list[Any]:
-    """Return the configurations that run here, compiled by quack's workers side by side; at least one, or the error."""
+    """Return the configurations that run here, as offered, compiled by quack's workers side by side; or the error."""
     from quack.cache import CompilePending, pool_scope
 
     usable: list[Any] = []
@@ -112,7 +112,7 @@ def _usable(offered: Sequence[Any], run: Callable[[Any], None]) -> list[Any]:
             since = time.monotonic()
     if not usable:
         raise RuntimeError(f"none of quack's {len(offered)} configurations runs: {declined}") from declined
-    return usable
+    return [config for config in offered if config in usable]
 
 
 def _named(config: Any) -> str:

@@ -149,6 +149,20 @@ def test_any_ends_flags_and_strides_give_what_an_fp64_loop_gives(
     assert x.grad is None or not x.grad[p.past :].any()
 
 
+@pytest.mark.parametrize(
+    ("ends", "rows"), [((0, 0), 0), ((), 6), ((0, 0), 6)], ids=["no rows", "no experts", "all empty"]
+)
+def test_without_rows_or_experts_gradients_are_zeros_or_empty(ends, rows):
+    p = Inputs(ends=ends, M=rows)
+    x, w = p.leaves()
+
+    y = grouped_mm(x, w, p.offs)
+    y.backward(p.g)
+
+    assert (y.shape, x.grad.shape, w.grad.shape) == (p.g.shape, p.x.shape, p.w.shape)
+    assert not any(t.any() for t in (y, x.grad, w.grad))
+
+
 @pytest.mark.parametrize("layout", GRADIENTS)
 def test_a_gradient_reaches_the_programs_as_they_can_address_it_and_is_else_not_copied(calls, layout):
     p = Inputs(M=9)

@@ -12,7 +12,8 @@ from torch.utils.checkpoint import (
 
 from cake_kernels import grouped_mm
 from tests.unit.cake_kernels.test_dispatch_mode import Watching
-from tests.unit.cake_kernels.test_grouped_mm import Inputs, ops
+from tests.unit.cake_kernels.test_grouped_mm import Inputs, assert_near, ops
+from tests.unit.cake_kernels.test_grouped_mm_compile import BACKENDS
 
 OPERATOR = torch.ops.cake_kernels.grouped_mm.default
 
@@ -224,6 +225,7 @@ def test_a_checkpoint_around_a_compiled_function_launches_the_forward_again(call
 COMPILED = {"no policy": {"use_reentrant": False}, **{name: selective(policy) for name, policy in POLICIES.items()}}
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("options", COMPILED)
 @pytest.mark.parametrize("region", REGIONS)
 @pytest.mark.filterwarnings("ignore")  # torch's own, that selective checkpointing is new there
@@ -231,13 +233,14 @@ def test_a_compiled_checkpoint_launches_the_forward_again_only_where_an_eager_on
     calls,
     region,
     options,
+    backend,
 ):
     p = Inputs()
     expected = gradients(REGIONS[region], p, inside=None)
     torch.compiler.reset()  # of one function torch keeps no more than eight
     calls.clear()
 
-    @torch.compile(backend="aot_eager", fullgraph=True)
+    @torch.compile(backend=backend, fullgraph=True)
     def inside(function, x, w, offs):
         return checkpoint(function, x, w, offs, **COMPILED[options])
 
@@ -245,4 +248,8 @@ def test_a_compiled_checkpoint_launches_the_forward_again_only_where_an_eager_on
 
     once = region == "ends in it" or "save" in options
     assert ops(calls) == ["fwd", *([] if once else ["fwd"]), "dgrad", "wgrad"]
-    assert same(got, expected)
+    if region == "ends in it" or backend == "aot_eager":
+        assert same(got, expected)
+    else:  # inductor takes the sigmoid of what is not rounded to BF16 in between
+        for value, other in zip(got, expected, strict=True):
+            assert_near(value.nan_to_num(), other.nan_to_num().double(), limit=1e-2)

@@ -1,7 +1,9 @@
 from functools import partial
+from shutil import which
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from cake_kernels import grouped_mm
 from cake_kernels.errors import ArgumentError
@@ -66,9 +68,20 @@ def gradients(function, p, *, by=None):
     return y.detach(), x.grad, w.grad
 
 
+INDUCTOR = pytest.param(
+    "inductor",
+    marks=(
+        pytest.mark.skipif(not which("g++"), reason="torch's inductor compiles for a CPU with g++, not found here"),
+        pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's own, of what it imports
+    ),
+)
+BACKENDS = ["aot_eager", INDUCTOR]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", [grouped_mm, of_a_view])
-def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(calls, function):
-    graphs = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(calls, function, backend):
+    graphs = torch._dynamo.testing.CompileCounterWithBackend(backend)
     compiled = torch.compile(function, backend=graphs, fullgraph=True, dynamic=True)
 
     for M in (10, 13, 31):
@@ -80,6 +93,15 @@ def test_compiled_it_is_one_graph_for_any_number_of_rows_with_the_same_bits(call
         assert ops(calls) == ["fwd", "dgrad", "wgrad"]
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
     assert graphs.frame_count == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("p", [Inputs(ends=(0, 0), M=0), Inputs(ends=(), M=6)], ids=["no rows", "no experts"])
+def test_compiled_without_rows_or_experts_it_gives_zeros_or_nothing(p, backend):
+    got = gradients(torch.compile(grouped_mm, backend=backend, fullgraph=True), p)
+
+    assert [t.shape for t in got] == [p.g.shape, p.x.shape, p.w.shape]
+    assert not any(t.any() for t in got)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
