@@ -3,13 +3,17 @@
 ::
 
     python -m tools.config_table reports/h200/configs/*.json
-    python -m tools.config_table --fit reports/h200/configs/*.json     # and the rates that lose least
+    python -m tools.config_table --fit reports/h200/configs/*.json     # and what the constants rest on
     python -m tools.config_table --commands | bash                     # on an H200: measures anew, and makes the table
 
 The run files hold arms ``cake_det@CONFIGURATION``. A cell is the time of the row's fastest configuration over that of
 the column's, each the median over the row's groups; the chosen one's is bold. Cards differ, so that times are compared
 within a file: a row that several files hold is joined through the configurations that they share. What ``choose`` loses
 is the time of the configuration it chooses over that of the fastest, of the rows in which the chosen one was measured.
+
+With ``--fit``: the rates that lose least, and what a chunk of a split tile costs its cluster, in k-blocks. It is from
+pairs of configurations with the same MMA tile and as many clusters, in one row of one run, where the busiest cluster of
+one has ``MORE_CHUNKS`` chunks or more above the other's: what their times less their makespans differ by, over these.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, product
+from itertools import combinations, groupby, product
 from pathlib import Path
 from statistics import median
 
 from cake_kernels.grouped_gemm.sm90.config import (
+    BLOCK_K,
+    CHUNK_K_BLOCKS,
     CONFIGS,
     RATES,
     STRAIGHT,
@@ -40,11 +46,18 @@ from harness.errors import RunFileError
 from harness.model.case import Case
 from harness.model.run import Row, Run
 from harness.stats.geomean import geomean
+from tools.makespan import planned
 
 PREFIX = "cake_det@"
 OPS: dict[str, Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
 GRID = tuple(n / 100 for n in range(90, 111))
 """The rates that ``--fit`` tries."""
+
+MORE_CHUNKS = 4
+"""Fewest chunks by which a pair differs: with fewer, what else the two differ by would count for much."""
+
+MACS_PER_CLOCK = 2048
+"""Dense BF16 multiply-adds of an SM: a k-block of 256 x 192 takes 1536 cycles."""
 
 REPORTS = "reports/h200/configs"
 """Where the runs of :func:`commands` and their table lie."""
@@ -142,11 +155,16 @@ def compare(runs: Sequence[Run]) -> tuple[Compared, ...]:
 
 def configurations(row: Row) -> dict[str, float]:
     """Return configuration -> its median span in ``row``, in nanoseconds."""
-    spans: dict[str, list[int]] = defaultdict(list)
-    for arm, span_ns in zip(row.samples.arm, row.samples.span_ns, strict=True):
-        if arm.startswith(PREFIX):
-            spans[arm.removeprefix(PREFIX)].append(span_ns)
-    return {name: median(values) for name, values in spans.items()}
+    return _medians(row, row.samples.span_ns)
+
+
+def _medians(row: Row, column: Iterable[int | None]) -> dict[str, float]:
+    """Return configuration -> its median of a column of the samples, of those that have a value there."""
+    values: dict[str, list[int]] = defaultdict(list)
+    for arm, value in zip(row.samples.arm, column, strict=True):
+        if arm.startswith(PREFIX) and value is not None:
+            values[arm.removeprefix(PREFIX)].append(value)
+    return {name: median(each) for name, each in values.items()}
 
 
 def joined(case_id: str, parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -295,6 +313,105 @@ def fits(rows: Sequence[Compared]) -> str:
     return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """One configuration in one row of dW.
+
+    Attributes
+    ----------
+    chunks
+        Chunks of split tiles of the cluster that has most of them.
+    makespan
+        Of the plan, in k-blocks.
+    time
+        The median span at the median clock of its samples, in k-blocks of its tile.
+    """
+
+    config: Config
+    clusters: int
+    chunks: int
+    makespan: int
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two configurations with the same tile and as many clusters, in one row of one run."""
+
+    case: Case
+    more: Split
+    fewer: Split
+
+    @property
+    def per_chunk(self) -> float:
+        """What a chunk costs the cluster, in k-blocks."""
+        beside = (self.more.time - self.more.makespan) - (self.fewer.time - self.fewer.makespan)
+        return beside / (self.more.chunks - self.fewer.chunks)
+
+
+def pairs(runs: Sequence[Run]) -> tuple[Pair, ...]:
+    """Return the pairs that tell what a chunk costs: they differ by ``MORE_CHUNKS`` or more."""
+    found = []
+    for run in runs:
+        for row in run.rows:
+            for two in combinations(_splits(row, run.machines[row.machine].units), 2):
+                fewer, more = sorted(two, key=lambda one: one.chunks)
+                if _comparable(fewer, more) and more.chunks - fewer.chunks >= MORE_CHUNKS:
+                    found.append(Pair(case=row.case, more=more, fewer=fewer))
+    return tuple(found)
+
+
+def _splits(row: Row, sms: int) -> Iterator[Split]:
+    """Yield the configurations of ``row`` that have slots and a clock, if it is one of dW."""
+    spans, clocks = configurations(row), _medians(row, row.samples.clock_mhz)
+    for name in clocks:
+        config = Config.named(name)
+        if row.case.op != "dW" or config.tail != "slots":
+            continue
+        plan = planned(row.case, config, sms, split=True)
+        cycles = config.tile_m * config.tile_n * BLOCK_K / MACS_PER_CLOCK
+        yield Split(
+            config=config,
+            clusters=plan.clusters,
+            chunks=max(sum(chunk.of > 1 for chunk in chunks) for chunks in plan.chunks),
+            makespan=plan.makespan,
+            time=spans[name] * clocks[name] / 1000 / cycles,
+        )
+
+
+def _comparable(a: Split, b: Split) -> bool:
+    tiles = {(one.config.tile_m, one.config.tile_n, one.config.cluster_size, one.clusters) for one in (a, b)}
+    return len(tiles) == 1
+
+
+def chunk_costs(found: Sequence[Pair]) -> str:
+    """Return the Markdown table of the pairs, of which there is one at least, and what they say together."""
+    lines = [
+        "| row | clusters | more | fewer | chunks | makespan | time | k-blocks a chunk |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for pair in found:
+        more, fewer = pair.more, pair.fewer
+        facts = (
+            pair.case.name,
+            more.clusters,
+            more.config.name,
+            fewer.config.name,
+            f"{more.chunks}, {fewer.chunks}",
+            f"{more.makespan}, {fewer.makespan}",
+            f"{more.time:.1f}, {fewer.time:.1f}",
+            f"{pair.per_chunk:.2f}",
+        )
+        lines.append("| " + " | ".join(map(str, facts)) + " |")
+    costs = [pair.per_chunk for pair in found]
+    rows = len({pair.case for pair in found})
+    lines.append(
+        f"\nPairs: {len(found)}, of {rows} rows; k-blocks a chunk: {min(costs):.1f} to {max(costs):.1f},"
+        f" median {median(costs):.1f}; `CHUNK_K_BLOCKS` in use: {CHUNK_K_BLOCKS}."
+    )
+    return "\n".join(lines)
+
+
 def commands() -> Iterator[str]:
     """Yield lines of a shell: each run that the table is made of, and last the table."""
     for suite in ("moe-models", "moe-small-experts"):
@@ -331,7 +448,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN.json")
-    parser.add_argument("--fit", action="store_true", help="also print the rates that lose least")
+    parser.add_argument("--fit", action="store_true", help="also print what the constants rest on")
     parser.add_argument("--commands", action="store_true", help="print what measures and makes the table, for | bash")
     options = parser.parse_args()
     if options.commands:
@@ -354,6 +471,8 @@ def main() -> int:
     print(f"## What `choose` loses\n\n{regrets(rows)}")
     if options.fit:
         print(f"\n## Fit\n\n{fits(rows)}")
+        if found := pairs(runs):
+            print(f"\n## What a chunk costs\n\n{chunk_costs(found)}")
     return 0
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cake_kernels.grouped_gemm.sm90.config import SMS, choose
+from cake_kernels.grouped_gemm.sm90.config import SMS, Config, choose
 from cake_kernels.grouped_gemm.sm90.plan import MAX_CLUSTERS, Plan, plan
 from cake_kernels.grouped_gemm.sm90.walk import Walk, walk
 from cake_kernels.registry import Op
@@ -63,9 +63,18 @@ class Row:
 
 def row(case: Case, sms: int) -> Row:
     """Return the makespans of ``case`` with the configuration that it gets, on as many clusters as fit ``sms`` SMs."""
+    shape = case.shape
+    config = choose(OPS[case.op], M=shape.M, N=shape.N, K=shape.K, E=shape.E, sms=sms)
+    plans = tuple(planned(case, config, sms, split=split) for split in (False, True))
+    first = plans[0]
+    makespans = (plain_makespan(first.walk, first.clusters), *(made.makespan for made in plans))
+    return Row(case=case, config=config.name, plans=plans, makespans=makespans, ideal=first.ideal)
+
+
+def planned(case: Case, config: Config, sms: int, *, split: bool) -> Plan:
+    """Return the plan of ``case`` with ``config``, on as many clusters as fit ``sms`` SMs."""
     op, shape = OPS[case.op], case.shape
-    M, N, K, E = shape.M, shape.N, shape.K, len(shape.group_sizes)
-    config = choose(op, M=M, N=N, K=K, E=E, sms=sms)
+    M, N, K, E = shape.M, shape.N, shape.K, shape.E
     clusters = min(sms // config.cluster_size, config.max_tiles(op, M=M, N=N, K=K, E=E))
     tiles = walk(
         op,
@@ -77,9 +86,7 @@ def row(case: Case, sms: int) -> Row:
         cluster_columns=config.tile_cols * config.cluster_cols,
         band=config.band,
     )
-    plans = (plan(tiles, clusters, split=False), plan(tiles, clusters, split=True))
-    makespans = (plain_makespan(tiles, clusters), *(made.makespan for made in plans))
-    return Row(case=case, config=config.name, plans=plans, makespans=makespans, ideal=plans[0].ideal)
+    return plan(tiles, clusters, split=split)
 
 
 def plain_makespan(tiles: Walk, clusters: int) -> int:

@@ -12,10 +12,11 @@ from harness.errors import RunFileError
 from harness.model.run import ArmInfo
 from tests.unit import report_runs as runs
 from tools import config_table
-from tools.config_table import compare, fit, joined, regrets, table
+from tools.config_table import chunk_costs, compare, fit, joined, pairs, regrets, table
 
 PAIR = replace(STRAIGHT, cluster_n=2)
-NAMES = [config.name for config in (STRAIGHT, SWAPPED, NARROW, FLAT, PAIR)]
+SPLIT = {config: replace(config, tail="slots") for config in (STRAIGHT, SWAPPED, NARROW, PAIR)}
+NAMES = [config.name for config in (STRAIGHT, SWAPPED, NARROW, FLAT, PAIR, *SPLIT.values())]
 LONG = {"sizes": (28144,) * 4, "N": 4096, "K": 6144}  # in fwd SWAPPED is chosen
 SHORT = {"sizes": (64,) * 4, "N": 4096, "K": 6144}  # in fwd FLAT is chosen
 
@@ -26,13 +27,12 @@ def arms(monkeypatch):
         monkeypatch.setitem(runs.ARMS, name, ArmInfo(name=name, key="", is_cake=True, note="one configuration"))
 
 
-def measured(spans, *, name="a row", op="fwd", regime="boost", **shape):
-    """Configuration or arm -> its spans in the row's groups, in units of 10 us."""
-    arms = {
-        arm if isinstance(arm, str) else f"cake_det@{arm.name}": tuple(10_000 * span for span in spans[arm])
-        for arm in spans
-    }
-    return runs.row(runs.case(name, op=op, **(shape or LONG)), arms, regime=regime)
+def measured(spans, *, name="a row", op="fwd", regime="boost", clock=None, **shape):
+    """Configuration or arm -> its spans in the row's groups, in units of 10 us; and its clocks, in MHz."""
+    names = {arm: arm if isinstance(arm, str) else f"cake_det@{arm.name}" for arm in spans}
+    arms = {names[arm]: tuple(10_000 * span for span in spans[arm]) for arm in spans}
+    clocks = {names[arm]: clock[arm] for arm in clock} if clock else None
+    return runs.row(runs.case(name, op=op, **(shape or LONG)), arms, regime=regime, clock=clocks)
 
 
 def test_a_cell_is_the_fastest_time_over_the_columns_and_the_chosen_ones_is_bold():
@@ -110,6 +110,81 @@ def test_the_fit_finds_the_rates_under_which_least_is_lost_and_stays_close_to_th
 
 def test_without_two_candidates_there_is_no_fit():
     assert fit(compare([runs.run(measured({STRAIGHT: (1000,), PAIR: (900,)}))])) is None
+
+
+# One group of 220 k-blocks and 7104 x 1728 elements on 132 SMs. STRAIGHT has 252 tiles: of the last 120 each owner
+# computes 200 k-blocks and leaves 20, ten of which go to each of the 12 other clusters. SWAPPED has 259, all whole.
+UNEVEN = {"sizes": (14080,), "N": 7104, "K": 1728}
+
+
+def paired(*, op="dW", name="a row", clocks=True, **shape):
+    """STRAIGHT takes 520 k-blocks of 1536 cycles, 100 above its makespan of 420; SWAPPED 450 of 440: 10 above."""
+    configs = {STRAIGHT: (39, 90, 38), SWAPPED: (45, 45, 45), NARROW: (40, 40, 40), PAIR: (40, 40, 40)}
+    clock = dict.fromkeys(SPLIT.values(), (1536, 1536, 1536)) | {SPLIT[STRAIGHT]: (1000, 2048, 2100)}
+    spans = {SPLIT[config]: times for config, times in configs.items()}
+    return measured(spans, op=op, name=name, clock=clock if clocks else None, **(shape or UNEVEN))
+
+
+def test_what_a_chunk_costs_is_what_two_of_one_tile_and_as_many_clusters_differ_by_beside_their_makespans():
+    (pair,) = pairs([runs.run(paired())])
+
+    assert (pair.more.config, pair.more.chunks, pair.more.makespan, pair.more.time) == (SPLIT[STRAIGHT], 10, 420, 520)
+    assert (pair.fewer.config, pair.fewer.chunks, pair.fewer.makespan, pair.fewer.time) == (SPLIT[SWAPPED], 0, 440, 450)
+    assert (pair.more.clusters, pair.fewer.clusters, pair.per_chunk) == (132, 132, 9.0)
+
+
+def test_a_pair_is_one_row_of_dW_in_one_run_with_clocks():
+    both = (SPLIT[STRAIGHT], SPLIT[SWAPPED])
+    apart = [runs.run(measured({one: (40,)}, op="dW", clock={one: (1536,)}, **UNEVEN)) for one in both]
+    fwd = paired(op="fwd", sizes=(7104,), N=1728, K=14080)  # the same tiles, none of which fwd splits
+
+    assert pairs([runs.run(fwd, paired(name="no clock", clocks=False))]) == ()
+    assert pairs(apart) == ()
+
+
+@pytest.mark.parametrize(("least", "found"), [(10, 1), (11, 0)])
+def test_a_pair_differs_by_so_many_chunks_or_more(least, found, monkeypatch):
+    assert config_table.MORE_CHUNKS == 4
+    monkeypatch.setattr(config_table, "MORE_CHUNKS", least)
+
+    assert len(pairs([runs.run(paired())])) == found
+
+
+def test_the_pairs_are_a_table_and_a_summary():
+    found = pairs([runs.run(paired(), paired(name="another")), runs.run(paired())])
+
+    lines = chunk_costs(found).splitlines()
+
+    pair = f"132 | {SPLIT[STRAIGHT].name} | {SPLIT[SWAPPED].name} | 10, 0 | 420, 440 | 520.0, 450.0 | 9.00 |"
+    assert lines[2:5] == [f"| a row | {pair}", f"| another | {pair}", f"| a row | {pair}"]
+    assert lines[5:] == [
+        "",
+        "Pairs: 3, of 2 rows; k-blocks a chunk: 9.0 to 9.0, median 9.0; `CHUNK_K_BLOCKS` in use: 10.",
+    ]
+
+
+def test_the_committed_page_is_what_the_command_prints_and_the_docs_have_its_figures(monkeypatch, capsys):
+    folder = paths.data(config_table.REPORTS)
+    page = (folder / "configs.md").read_text()
+    docs = paths.data("docs/grouped_gemm.md").read_text()
+
+    assert printed(monkeypatch, capsys, "--fit", *map(str, sorted(folder.glob("*.json")))) == page.splitlines()
+
+    assert "\nPairs: 11, of 7 rows; k-blocks a chunk: 6.4 to 10.6, median 8.6;" in page
+    assert "what the pairs of the table say a chunk costs, 6.4 to 10.6, median 8.6;" in docs
+
+
+def test_the_choice_is_the_same_from_8_8_to_11_3_k_blocks_a_chunk(monkeypatch):
+    files = sorted(paths.data(config_table.REPORTS).glob("*.json"))
+    keys = [row.key for row in compare([runfile.load(path) for path in files])]
+
+    def chosen(chunk_k_blocks):
+        monkeypatch.setattr(config, "CHUNK_K_BLOCKS", chunk_k_blocks)
+        return [key.chosen for key in keys]
+
+    in_use = [key.chosen for key in keys]
+    assert [chosen(each) == in_use for each in (8.7, 8.8, 9, 10, 11, 11.3, 11.4)] == [False, *[True] * 5, False]
+    assert "from 8.8 to 11.3 `choose` returns the same" in paths.data("docs/grouped_gemm.md").read_text()
 
 
 def test_the_command_prints_the_tables_of_its_files(tmp_path, monkeypatch, capsys):
