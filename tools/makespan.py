@@ -8,15 +8,17 @@
 
 A row's makespan is the k-blocks until the last cluster is done, if all begin each full wave together, by the plain
 walk, with the tail placed whole by plan, and where it may be split; what a split costs in time is not counted. The
-ratio stands over the ideal, the k-blocks of all tiles over the clusters. docs/tail.md explains the rule. Rows with
-FP32 dW are left out: their tiles are those of the BF16 row.
+ratio stands over the ideal, the k-blocks of all tiles over the clusters. The gain of a part of the tail is the
+makespan of the plain walk over that with it. docs/tail.md explains the rule. Rows with FP32 dW are left out: their
+tiles are those of the BF16 row.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -30,9 +32,11 @@ from cake_kernels.registry import Op
 from harness import cases, shapes
 from harness.model.case import Case
 from harness.paths import data
+from harness.stats.geomean import geomean
 
 OPS: dict[str, Op] = {"fwd": "fwd", "dX": "dgrad", "dW": "wgrad"}
 COLUMNS = ("plain walk", "whole", "may be split")
+HEAD = f"| suite | op | rows of | rows | {' | '.join(COLUMNS)} | gain of whole | gain of split |"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +99,20 @@ def plain_makespan(tiles: Walk, clusters: int) -> int:
     return sum(max(k_blocks[begin : begin + clusters]) for begin in range(0, len(k_blocks), clusters))
 
 
-def summary(op: str, rows: list[Row]) -> str:
-    """Return the line of one operation: geomean and worst ratio to the ideal, column by column."""
-    cells = []
+def summaries(rows: list[Row]) -> list[str]:
+    """Return a line for each operation and row class: ratios to the ideal, and the gains over the plain walk."""
+    parts: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for one in rows:
+        parts[one.case.suite, one.case.op, one.case.shape.row_class].append(one)
+    return ["| " + " | ".join((*part, str(len(of)), *_cells(of))) + " |" for part, of in parts.items()]
+
+
+def _cells(rows: list[Row]) -> Iterator[str]:
     for ratios in zip(*(row.ratios for row in rows), strict=True):
-        geomean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-        cells.append(f"{geomean:.4f} ({max(ratios):.4f})")
-    return f"| {op} | {len(rows)} | " + " | ".join(cells) + " |"
+        yield f"{geomean(ratios):.4f} ({max(ratios):.4f})"
+    plain, *parts = zip(*(row.makespans for row in rows), strict=True)
+    for makespans in parts:
+        yield f"{100 * geomean([a / b for a, b in zip(plain, makespans, strict=True)]) - 100:.2f} %"
 
 
 def main() -> None:
@@ -112,7 +123,7 @@ def main() -> None:
     parser.add_argument("--suite", default="moe-training", help="of shapes.yaml")
     parser.add_argument("--op", action="append", choices=tuple(OPS), help="only this one; may be repeated")
     parser.add_argument("--sms", type=int, default=SMS, metavar=f"2..{MAX_CLUSTERS}", help="of the device")
-    parser.add_argument("--summary", action="store_true", help="only the table of operations")
+    parser.add_argument("--summary", action="store_true", help="only the table of operations and row classes")
     options = parser.parse_args()
     ops = options.op or tuple(OPS)
     rows = [
@@ -125,11 +136,10 @@ def main() -> None:
         print("| op | row | configuration | tiles | tail | " + " | ".join(COLUMNS) + " | ideal |")
         print("|---|---|---|---|---|" + "---|" * len(COLUMNS) + "---|")
         print("\n".join(row.line() for row in rows) + "\n")
-    print("Makespan over the ideal: geomean (worst).\n")
-    print("| op | rows | " + " | ".join(COLUMNS) + " |")
-    print("|---|---|" + "---|" * len(COLUMNS))
-    for op in ops:
-        print(summary(op, [row for row in rows if row.case.op == op]))
+    print("Makespan over the ideal: geomean (worst). Gain over the plain walk: geomean.\n")
+    print(HEAD)
+    print("|---" * HEAD.count(" | ") + "|---|")
+    print("\n".join(summaries(rows)))
 
 
 if __name__ == "__main__":

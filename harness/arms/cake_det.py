@@ -1,4 +1,4 @@
-"""Our deterministic variant: bitwise the same from run to run. ``cake_det@CONFIGURATION``: in that one, see ``at``."""
+"""Our deterministic variant: bitwise the same from run to run. ``cake_det@NAME``: see ``at``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ARM = CakeArm(
 
 
 def at(name: str) -> ConfiguredArm:
-    """Return the arm of one configuration of the sm_90a kernel: ``cake_det@128x256_c2x1_s3_b8_l16``.
+    """Return the arm of one configuration, ``cake_det@128x256_c2x1_s3_b8_l16``, or of one tail, ``cake_det@plain``.
 
     Raises
     ------
     ArgumentError
-        There is no such configuration, or its results are not repeatable.
+        There is no such configuration or tail, or its results are not repeatable.
     """
-    return ConfiguredArm.named(f"cake_det@{name}", name)
+    return ConfiguredArm.named("det", name)

@@ -1,8 +1,9 @@
-"""Our non-deterministic variant: the order of a sum may differ from run to run."""
+"""Our non-deterministic variant: the order of a sum may differ from run to run. ``cake_nondet@NAME``: see ``at``."""
 
 from __future__ import annotations
 
 from harness.arms._cake import CakeArm
+from harness.arms._configured import ConfiguredArm
 from harness.model.run import ArmInfo
 
 ARM = CakeArm(
@@ -14,3 +15,14 @@ ARM = CakeArm(
     ),
     variant="nondet",
 )
+
+
+def at(name: str) -> ConfiguredArm:
+    """Return the arm of the tail, ``cake_nondet@atomics``, or of one configuration that has it.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such configuration, or its results are repeatable.
+    """
+    return ConfiguredArm.named("nondet", name)

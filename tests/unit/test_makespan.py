@@ -1,45 +1,90 @@
 """docs/tail.md has the makespans that tools/makespan.py prints."""
 
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cake_kernels.grouped_gemm.sm90.config import CHUNK_K_BLOCKS, SMS
+from cake_kernels.grouped_gemm.sm90.config import CHUNK_K_BLOCKS, SMS, Config
 from harness import cases, shapes
 from harness.paths import data
-from tools.makespan import OPS, row, summary
+from tools.makespan import HEAD, OPS, Row, row, summaries
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tail.md").read_text()
+SUITES = ("moe-training", "moe-heldout", "moe-models", "moe-small-experts")
 
 
-@pytest.fixture(scope="module")
-def rows():
-    published = cases.cases(shapes.load(data("shapes.yaml")), "moe-training")
-    return [row(case, SMS) for case in published if case.op in OPS and case.out_dtype == "bf16"]
+@cache
+def rows(suite):
+    """Return the rows of a suite as the tool has them."""
+    all_cases = cases.cases(shapes.load(data("shapes.yaml")), suite)
+    return [row(case, SMS) for case in all_cases if case.op in OPS and case.out_dtype == "bf16"]
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_the_page_has_the_line_of_each_operation(rows, op):
-    assert summary(op, [one for one in rows if one.case.op == op]) in PAGE.splitlines()
+def section():
+    return PAGE.split("## What each part is worth in k-blocks")[1].split("\n## ")[0]
 
 
-def test_the_rows_of_the_page_are_those_of_the_tool(rows):
+def test_the_page_has_the_lines_of_all_operations_and_row_classes():
+    table = section().split("\n\n")[2].splitlines()
+
+    assert table[0] == HEAD
+    assert table[2:] == [line for suite in SUITES for line in summaries(rows(suite))]
+
+
+def test_a_gain_is_the_plain_walk_over_what_has_the_part_and_row_classes_stand_apart():
+    def made(row_class, *makespans):
+        case = SimpleNamespace(suite="s", op="dW", shape=SimpleNamespace(row_class=row_class))
+        return Row(case=case, config="", plans=(), makespans=makespans, ideal=100)
+
+    assert summaries([made("owner", 121, 110, 100), made("unsorted", 110, 110, 100), made("owner", 100, 100, 100)]) == [
+        "| s | dW | owner | 2 | 1.1000 (1.2100) | 1.0488 (1.1000) | 1.0000 (1.0000) | 4.88 % | 10.00 % |",
+        "| s | dW | unsorted | 1 | 1.1000 (1.1000) | 1.1000 (1.1000) | 1.0000 (1.0000) | 0.00 % | 10.00 % |",
+    ]
+
+
+def test_the_rows_of_the_page_are_those_of_the_tool():
     # Of the tool's columns the page leaves out op, configuration, tiles and tail.
-    lines = [one.line().strip("| ").split(" | ") for one in rows if one.case.op == "dW"]
+    lines = [one.line().strip("| ").split(" | ") for one in rows("moe-training") if one.case.op == "dW"]
     printed = {name: makespans for _, name, _, _, _, *makespans in lines}
-    section = PAGE.split("## What it is worth")[1].split("\n## ")[0]
 
-    shown = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith(("| gate_up", "| down"))]
+    shown = [
+        line.strip("| ").split(" | ") for line in section().splitlines() if line.startswith(("| gate_up", "| down"))
+    ]
 
     assert shown
     assert [[name, *printed[name]] for name, *_ in shown] == shown
 
 
-def test_slack_alone_helps_no_published_row_and_a_split_as_much_as_the_page_says(rows):
-    gains = [100 - 100 * one.plans[-1].makespan / one.makespans[0] for one in rows if one.case.op == "dW"]
+def test_the_page_says_how_many_rows_slack_makes_shorter():
+    slack = {(suite, op): [] for suite in SUITES for op in OPS}
+    for suite in SUITES:
+        for one in rows(suite):
+            slack[suite, one.case.op].append(one.plans[0].placement == "slack")
+    split = [one.plans[0].placement == "slack" and one.plans[1].placement == "split" for one in rows("moe-models")]
+    *others, last = (f"{sum(slack[suite, 'dW'])} of {len(slack[suite, 'dW'])}" for suite in SUITES)
 
-    assert {one.plans[0].placement for one in rows} == {"plain"}
+    words = " ".join(section().split())
+    assert not any(any(found) for (_, op), found in slack.items() if op != "dW")
+    assert f"no row of fwd or dX shorter, and of dW {', '.join(others)} and {last}" in words
+    assert f"{sum(split)} of the {sum(slack['moe-models', 'dW'])} are split" in words
+
+
+def test_the_page_says_how_much_shorter_a_split_makes_dw():
+    gains = [
+        100 - 100 * one.plans[-1].makespan / one.makespans[0] for one in rows("moe-training") if one.case.op == "dW"
+    ]
+
     assert f"its makespan is {min(gains):.1f} to {max(gains):.1f} % shorter than the plain walk's" in PAGE
+
+
+def test_whole_places_no_tile_of_the_ablation_elsewhere_and_no_tile_of_it_has_rows_that_are_not_there():
+    dw = [one for one in rows("moe-training") if one.case.op == "dW"]
+    configs = [(one.case.shape, Config.named(one.config)) for one in dw]
+
+    assert {one.plans[0].placement for one in dw} == {"plain"}
+    assert not any(shape.N % config.tile_rows or shape.K % config.tile_cols for shape, config in configs)
 
 
 def with_chunks(made, each):
@@ -52,11 +97,7 @@ def with_chunks(made, each):
 
 @pytest.mark.parametrize("suite", ["moe-training", "moe-heldout", "moe-models"])
 def test_the_page_says_where_a_split_ends_later_than_the_whole_tail_if_its_chunks_cost_time(suite):
-    planned = [
-        row(case, SMS).plans
-        for case in cases.cases(shapes.load(data("shapes.yaml")), suite)
-        if case.op == "dW" and case.out_dtype == "bf16"
-    ]
+    planned = [one.plans for one in rows(suite) if one.case.op == "dW"]
     split = [(whole, made) for whole, made in planned if made.placement == "split"]
     cells = [suite]
     for each in (CHUNK_K_BLOCKS, 13.7):
