@@ -29,7 +29,8 @@ class ConfiguredArm:
     Attributes
     ----------
     given
-        The configuration; or a tail alone, which that of each problem gets in place of its own.
+        The configuration; or a tail alone: then each problem has the configuration that :func:`choose` returns, with
+        this tail.
     """
 
     info: ArmInfo

@@ -23,6 +23,6 @@ def at(name: str) -> ConfiguredArm:
     Raises
     ------
     ArgumentError
-        There is no such configuration, or its results are repeatable.
+        There is no such configuration or tail, or its results are repeatable.
     """
     return ConfiguredArm.named("nondet", name)

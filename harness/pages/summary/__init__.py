@@ -47,6 +47,7 @@ def summarise(
         ``new``, ``against`` or ``left_out`` names an arm that no run has.
     UsageError
         ``new`` or ``against`` is a twin, or both are one arm.
+        ``left_out`` names every arm, or one whose twin stays.
         The runs cannot be pooled (:func:`check_poolable`).
     """
     runs = without(runs, left_out)

@@ -87,7 +87,7 @@ def check_poolable(runs: Sequence[Run]) -> None:
 
 
 def without(runs: Sequence[Run], arms: Sequence[str]) -> list[Run]:
-    """Return the runs without ``arms``; a run that has no other is left out, and so is a revision that none ran.
+    """Return the runs without ``arms``; a run that has no other goes, and a previous revision without arms.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def without(runs: Sequence[Run], arms: Sequence[str]) -> list[Run]:
         twins = [info.name for info in infos if info.twin_of == name and info.name not in arms]
         if twins:
             raise UsageError(f"arm {name!r} cannot be left out while {twins[0]!r}, the same arm again, stays")
-    if not set(known) - set(arms):
+    if set(known) <= set(arms):
         raise UsageError(f"a report needs an arm, and all are left out: {', '.join(known)}")
     return [kept for run in runs if (kept := _without(run, set(arms))).arms]
 
