@@ -12,6 +12,7 @@ from harness import arms as arm_files
 from harness import devices, runfile
 from harness.cli import main
 from harness.model.machine import Machine
+from harness.protocols import rates as rate_protocol
 from tests.bench import FakeArm, QuietDevice, machine
 
 SHAPE = "E=3,M=8,N=16,K=8,dist=balanced"
@@ -19,21 +20,28 @@ RunCli = Callable[..., int]
 
 # fwd of SHAPE: x 8 x 8, w 3 x 16 x 8, y 8 x 16 in BF16; 2 M N K.
 BYTES, FLOPS = 2 * (64 + 384 + 128), 2048
-READ_BYTES, MM_FLOPS = 4 << 20, 2 * 1024**3
+DENSE_SIZE, MM_NS = 128, 3906250
+READ_BYTES, MM_FLOPS = 4 << 20, 2 * DENSE_SIZE**3
+
+
+@pytest.fixture(autouse=True)
+def a_small_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU without BF16 instructions takes seconds for one of the size that is measured."""
+    monkeypatch.setitem(rate_protocol.WORK, "cpu", replace(rate_protocol.WORK["cpu"], dense_size=DENSE_SIZE))
 
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCli:
     """``cake-bench`` in an empty folder with three arms and a device of 1 MiB cache; times come from a script.
 
-    A read of 4 MiB takes 4 ms, a product of 2 GFLOP 2 s: the row's bytes take 1099 ns, its FLOPs 1907 ns.
+    A read of 4 MiB takes 4 ms, a product of 4.2 MFLOP 3.9 ms: the row's bytes take 1099 ns, its FLOPs 1907 ns.
     """
     known = {name: FakeArm(name) for name in ("torch_grouped_mm", "cublas_loop", "mine")}
     monkeypatch.setattr(arm_files, "load", known.__getitem__)
     monkeypatch.setattr(arm_files, "names", lambda: tuple(known))
     on(monkeypatch, machine())
     script = {"mine": [5000], "cublas_loop": [6000], "torch_grouped_mm": [9000]}
-    script |= {"plain_read": [4 * 10**6], "dense_mm": [2 * 10**9]}
+    script |= {"plain_read": [4 * 10**6], "dense_mm": [MM_NS]}
     (tmp_path / "script.json").write_text(json.dumps(script))
     monkeypatch.chdir(tmp_path)
     return lambda *words: main([*words])
@@ -60,12 +68,12 @@ def test_the_rates_are_measured_before_the_rows_said_and_stored(
     (rates,) = runfile.load(Path("reports/r.json")).rates
     assert rates.machine == 0
     assert (rates.plain_read.amount, rates.plain_read.samples.span_ns) == (READ_BYTES, (4 * 10**6,) * 8)
-    assert (rates.dense_mm.amount, rates.dense_mm.samples.span_ns) == (MM_FLOPS, (2 * 10**9,) * 8)
+    assert (rates.dense_mm.amount, rates.dense_mm.samples.span_ns) == (MM_FLOPS, (MM_NS,) * 8)
 
 
 def test_the_report_has_each_rows_floor_in_every_format(cli: RunCli, capsys: pytest.CaptureFixture[str]) -> None:
     cli(*run("--floors"))
-    floor_ns = 1e9 * FLOPS / (1e9 * MM_FLOPS / 2e9)
+    floor_ns = 1e9 * FLOPS / (1e9 * MM_FLOPS / MM_NS)
     capsys.readouterr()
 
     assert cli("report", "--new", "mine", "--format", "json", "reports/r.json") == 0
@@ -87,7 +95,7 @@ def test_the_report_has_each_rows_floor_in_every_format(cli: RunCli, capsys: pyt
     assert standing["new"] == pytest.approx(floor["new"])
     assert standing["closed"] == pytest.approx(floor["closed"])
     (rates,) = page["machines"][0]["rates"]
-    assert (rates["run"], rates["dense_mm"]["per_s"]) == ("r", MM_FLOPS / 2)
+    assert (rates["run"], rates["dense_mm"]["per_s"]) == ("r", 1e9 * MM_FLOPS / MM_NS)
 
     assert cli("report", "--new", "mine", "--format", "csv", "-o", "r.csv", "reports/r.json") == 0
     table = pd.read_csv("r.csv").set_index("arm")
@@ -138,7 +146,7 @@ def test_a_run_resumed_on_another_machine_measures_its_own_rates(
 ) -> None:
     again = interrupted(cli, "--floors")
     script = json.loads(Path("script.json").read_text())
-    Path("script.json").write_text(json.dumps({**script, "dense_mm": [10**9]}))
+    Path("script.json").write_text(json.dumps({**script, "dense_mm": [MM_NS // 2]}))
     on(monkeypatch, replace(machine(), board="0" * 12))
 
     assert cli(*again) == 0
@@ -146,7 +154,7 @@ def test_a_run_resumed_on_another_machine_measures_its_own_rates(
     whole = runfile.load(Path("reports/r.json"))
     assert [rates.machine for rates in whole.rates] == [0, 1]
     assert [row.machine for row in whole.rows] == [0, 1]
-    assert [rates.dense_mm.per_s for rates in whole.rates] == [MM_FLOPS / 2, MM_FLOPS]
+    assert [rates.dense_mm.per_s for rates in whole.rates] == [1e9 * MM_FLOPS / MM_NS, 2e9 * MM_FLOPS / MM_NS]
 
 
 @pytest.mark.parametrize(("began", "goes_on", "how"), [((), ("--floors",), "without"), (("--floors",), (), "with")])
