@@ -27,10 +27,8 @@ DENSE_FLOPS = 2 * DENSE_SIZE**3
 
 
 def test_what_is_measured_on_each_kind_of_device() -> None:
-    assert PER_DEVICE == {
-        "cpu": Work(read_caches=4, dense_size=1024),
-        "cuda": Work(read_caches=32, dense_size=8192),
-    }
+    assert PER_DEVICE["cpu"] == Work(read_caches=4, dense_size=1024)
+    assert PER_DEVICE["cuda"] == Work(read_caches=32, dense_size=8192)
 
 
 @pytest.fixture(autouse=True)
