@@ -8,7 +8,7 @@ BENCH_OUT ?= reports
 EXTRAS   ?= dev$(if $(wildcard /proc/driver/nvidia/version),$(comma)gpu)
 BENCH_ID := smoke-$(shell date -u +%Y%m%dT%H%M%SZ)
 
-.PHONY: help bench bench-host previous test test-device-code test-rest lint golden clean
+.PHONY: help bench bench-host previous test test-long test-rest lint golden clean
 
 help:
 	@echo "make bench   measure the smoke suite on this machine and print its table"
@@ -40,17 +40,18 @@ previous:
 	git archive '$(REV)' cake_kernels | tar -x -C '.previous/$(REV)'
 	git rev-parse --short=12 '$(REV)^{commit}' >'.previous/$(REV)/REVISION'
 
-# The device code on the CPU takes about as long as everything else: side by side, each on a core.
-DEVICE_TESTS := $(patsubst %,tests/unit/cake_kernels/test_sm90_%.py,emulated machine_code nondet tail)
+# The device code on the CPU and what starts many processes take about as long as everything else: side by side, each on a core.
+LONG_TESTS := $(patsubst %,tests/unit/cake_kernels/test_sm90_%.py,emulated machine_code nondet tail) \
+              $(patsubst %,tests/unit/test_%.py,kill rounds_end_to_end)
 
 test: lint
-	+$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-device-code test-rest
+	+$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-long test-rest
 
-test-device-code: $(VENV)/installed
-	$(BIN)/python -m pytest -p no:cacheprovider $(DEVICE_TESTS)
+test-long: $(VENV)/installed
+	$(BIN)/python -m pytest -p no:cacheprovider $(LONG_TESTS)
 
 test-rest: $(VENV)/installed
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(DEVICE_TESTS))
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(LONG_TESTS))
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
