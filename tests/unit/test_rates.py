@@ -92,11 +92,13 @@ def test_the_read_reads_its_whole_buffer_and_the_product_is_that_of_the_seeds_no
     measure_rates(Session(timer=timer, device=device, groups=6), machine=0, seed=5)
 
     read, product = (timer.windows[place][0].launch() for place in (0, -1))
+    assert isinstance(read, torch.Tensor)
+    assert isinstance(product, torch.Tensor)
     generator = torch.Generator().manual_seed(5)
     a, b = (torch.empty(DENSE_SIZE, DENSE_SIZE, dtype=torch.bfloat16).normal_(generator=generator) for _ in range(2))
-    assert int(read) == MIB  # type: ignore[call-overload]  # 4 MiB of ones in FP32
-    assert torch.equal(product, torch.mm(a, b))  # type: ignore[arg-type]
-    assert float(product.float().std()) == pytest.approx(math.sqrt(DENSE_SIZE), rel=0.05)  # type: ignore[attr-defined]
+    assert int(read) == MIB  # 4 MiB of ones in FP32
+    assert torch.equal(product, torch.mm(a, b))
+    assert float(product.float().std()) == pytest.approx(math.sqrt(DENSE_SIZE), rel=0.05)
 
 
 def test_a_cpu_has_both_rates_by_its_own_timer() -> None:
