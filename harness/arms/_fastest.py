@@ -12,15 +12,21 @@ import torch
 
 Candidate = TypeVar("Candidate")
 
+SCREENING_ROUNDS = 2
+"""Calls of each candidate, back to back, the shorter of which says about how long it takes; the first loads kernels."""
+
+SCREENED_OUT = 1.2
+"""A candidate that takes more than so many times the shortest is timed no more: clocks after a rest differ by less."""
+
 TIMED_ROUNDS = 5
-"""Calls of each candidate, candidates in turn."""
+"""Calls of each candidate that is left, in turn."""
 
 FLUSHES = 8
 """Reads of four times the L2 before a timed call: a cold cache, and time for the host to enqueue the call."""
 
 
 def fastest(candidates: Sequence[Candidate], run: Callable[[Candidate], None], device: torch.device) -> Candidate:
-    """Return the candidate of the lowest median time, each called before so that its kernels are loaded.
+    """Return the candidate of the lowest median time.
 
     Times are those of two CUDA events around a call with a cold L2, after an idle gap as long as one of the candidate's
     calls. Without the gap all run at one clock, which their mean power sets, and the fewest cycles win whatever power
@@ -29,15 +35,29 @@ def fastest(candidates: Sequence[Candidate], run: Callable[[Candidate], None], d
     """
     l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.ones(l2_bytes, dtype=torch.float32, device=device)  # as many floats as the L2 has bytes: 4 times it
-    times_ms: list[list[float]] = [[] for _ in candidates]
-    for candidate in candidates:
-        run(candidate)
-    gaps_ms = [_time_ms(partial(run, candidate), flush) for candidate in candidates]
+
+    def time_ms(candidate: Candidate, rest_ms: float) -> float:
+        time.sleep(rest_ms / 1000)
+        return _time_ms(partial(run, candidate), flush)
+
+    return chosen(candidates, time_ms)
+
+
+def chosen(candidates: Sequence[Candidate], time_ms: Callable[[Candidate, float], float]) -> Candidate:
+    """Return the candidate of the lowest median time; ``time_ms(candidate, rest_ms)`` times one call after a rest.
+
+    Those that are far behind in calls without rest are left out of the rounds with it, which take twice as long.
+    """
+    calls_ms = [min(time_ms(candidate, 0.0) for _ in range(SCREENING_ROUNDS)) for candidate in candidates]
+    limit_ms = SCREENED_OUT * min(calls_ms)
+    left = [
+        (candidate, call_ms) for candidate, call_ms in zip(candidates, calls_ms, strict=True) if call_ms <= limit_ms
+    ]
+    times_ms: list[list[float]] = [[] for _ in left]
     for _ in range(TIMED_ROUNDS):
-        for candidate, times, gap_ms in zip(candidates, times_ms, gaps_ms, strict=True):
-            time.sleep(gap_ms / 1000)
-            times.append(_time_ms(partial(run, candidate), flush))
-    return min(zip(candidates, times_ms, strict=True), key=lambda each: median(each[1]))[0]
+        for (candidate, call_ms), times in zip(left, times_ms, strict=True):
+            times.append(time_ms(candidate, call_ms))
+    return min(zip(left, times_ms, strict=True), key=lambda each: median(each[1]))[0][0]
 
 
 def _time_ms(call: Callable[[], None], flush: torch.Tensor) -> float:
