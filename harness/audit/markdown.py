@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from harness.audit.finding import AuditError
 
@@ -94,6 +95,7 @@ def read(text: str) -> Document:
     return Document(blocks=tuple(blocks), fenced=tuple(fenced))
 
 
+@lru_cache(maxsize=1 << 12)  # of a page's cells many are the same
 def plain(text: str) -> str:
     """Return what a reader sees of inline Markdown: no emphasis, code marks, tags, footnote marks, link targets."""
     text = re.sub(r"\\([!-/:-@\[-`{-~])", lambda m: chr(_PRIVATE + ord(m[1])), text)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from harness.stats.geomean import geomean
 
@@ -36,6 +37,8 @@ _LATENCY = re.compile(
     re.I,
 )
 _NOT_FINITE = re.compile(r"[-+−]?\s*(?:nan|inf(?:inity)?\b|∞)", re.I)
+CELLS = 1 << 12
+"""Cells of a page that are kept as they were read: each is asked for by several checks, in exact arithmetic."""
 SLACK = 1e-9
 """Relative: what floating point may miss in a product of a hundred ratios, far below any printed digit."""
 
@@ -50,21 +53,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A decimal number as it stands on the page: ``value`` is exact, the rounded one lies at most ``half`` away."""
+    """A decimal number as it stands on the page: ``value`` is exact, ``low`` to ``high`` what rounds to its digits."""
 
     text: str
     value: Fraction
-    half: Fraction
-
-    @property
-    def low(self) -> Fraction:
-        """The least value that rounds to these digits."""
-        return self.value - self.half
-
-    @property
-    def high(self) -> Fraction:
-        """The largest value that rounds to these digits."""
-        return self.value + self.half
+    low: Fraction
+    high: Fraction
 
     def meets(self, other: Interval | Printed) -> bool:
         """Return whether one value fits both.
@@ -101,10 +95,11 @@ class Latency:
     unit: str
 
 
+@lru_cache(maxsize=CELLS)
 def printed(text: str) -> Printed:
     """Return the number of plain digits, rounded by half a unit of its last digit at most; an integer too."""
-    decimals = len(text.partition(".")[2])
-    return Printed(text=text, value=Fraction(text), half=Fraction(1, 2 * 10**decimals))
+    value, half = Fraction(text), Fraction(1, 2 * 10 ** len(text.partition(".")[2]))
+    return Printed(text=text, value=value, low=value - half, high=value + half)
 
 
 def has_number(cell: str) -> bool:
@@ -115,6 +110,7 @@ def has_number(cell: str) -> bool:
     return any(char.isdecimal() for char in cell) or _NOT_FINITE.match(cell.strip()) is not None
 
 
+@lru_cache(maxsize=CELLS)
 def ratio(cell: str) -> Ratio | None:
     """Return the ratio of a cell such as ``1.009 [0.998, 1.042]``, ``1.005x (0.988–1.017)`` or ``1.028``.
 
@@ -138,6 +134,7 @@ def only_range(cell: str) -> tuple[Printed, Printed] | None:
     return (printed(found["low"]), printed(found["high"])) if found else None
 
 
+@lru_cache(maxsize=CELLS)
 def latency(cell: str) -> Latency | None:
     """Return the time of a cell such as ``1.9277 t``, ``1.9277 ms (t)`` or ``1.9277``."""
     found = _LATENCY.fullmatch(cell.strip())
