@@ -205,14 +205,15 @@ def _as_tuple(output: Output) -> tuple[torch.Tensor, ...]:
 @contextmanager
 def _filled_memory() -> Iterator[None]:
     """Have torch fill the memory it allocates, as its deterministic mode does; what that would refuse is let pass."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    # Not by torch.use_deterministic_algorithms, which imports torch's compiler: seconds for each process that measures.
+    before = torch.get_deterministic_debug_mode()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.set_deterministic_debug_mode("warn")
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            torch.set_deterministic_debug_mode(before)
 
 
 class _Owners:

@@ -57,7 +57,7 @@ class NullDistribution:
 
         ``confidence`` is taken as it is written in decimal: 1 - 0.9 is 1/10, which in binary it is not.
         """
-        tail = (1 - Fraction(str(confidence))) / 2 * sum(self.counts)
+        tail = math.floor((1 - Fraction(str(confidence))) / 2 * sum(self.counts))
         return sum(below <= tail for below in itertools.accumulate(self.counts))
 
 
