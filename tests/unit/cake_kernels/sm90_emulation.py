@@ -1,11 +1,11 @@
-"""Compiles the device code of the sm_90a kernel for the CPU with sm90_emulator.h, and runs it."""
+"""Compiles device code for the CPU with sm90_emulator.h, and runs the sm_90a kernel."""
 
 import ctypes
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -14,20 +14,13 @@ from cake_kernels.grouped_gemm.sm90.launch import Problem, Workspace
 from cake_kernels.grouped_gemm.sm90.tensor_maps import BYTES, Layout, TensorMap, maps
 
 HERE = Path(__file__).parent
+GPP = ("g++", "-std=c++20", "-fPIC")
+CHECKED = ("-Wall", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 ENTRY = """
 extern "C" const char* emulate(const TensorMap* maps, const Problem* p, const u32* order, u32 clusters, u32 seed,
                                bool lazy) {
-    static std::string error;
-    emulator::random_number.seed(seed);
-    emulator::lazy = lazy;
-    emulator::kernel = [=] { SYMBOL(maps[0], maps[1], maps[2], *p); };
-    try {
-        emulator::run_launch(order, clusters, kClusterSize);
-        return nullptr;
-    } catch (const std::exception& e) {
-        error = e.what();
-        return error.c_str();
-    }
+    const auto kernel = [=] { SYMBOL(maps[0], maps[1], maps[2], *p); };
+    return emulator::run(kernel, order, clusters, kClusterSize, seed, lazy);
 }
 """
 
@@ -120,9 +113,34 @@ def emulate(
         raise RuntimeError(f"pace must be zeros after a launch, got {pace.tolist()}")
 
 
+def compiled(source: str, macros: Mapping[str, object], options: Sequence[str] = ()) -> ctypes.CDLL:
+    """Compile ``source`` for the CPU, where it finds the device's headers and the emulator's, and load it."""
+    with TemporaryDirectory(prefix="sm90_emulation_") as name:
+        folder = Path(name)
+        (folder / "source.cpp").write_text('#include "sm90_emulator.h"\n' + source)
+        (folder / "emulator.o").write_bytes(_emulator())
+        for header in SOURCE.parent.glob("*.cuh"):
+            (folder / header.name).write_text(header.read_text())
+        (folder / "ptx").mkdir()
+        for stand_in in (SOURCE.parent / "ptx").iterdir():
+            (folder / "ptx" / stand_in.name).write_text('#include "sm90_emulator.h"\n')
+        defines = [f"-D{name}={value}" for name, value in macros.items()]
+        command = [*GPP, "-O1", "-shared", "-Wno-unknown-pragmas", f"-I{HERE}", *options, *defines]
+        subprocess.run([*command, "source.cpp", "emulator.o", "-o", "library.so"], cwd=folder, check=True)
+        return ctypes.CDLL(str(folder / "library.so"))
+
+
+@cache
+def _emulator() -> bytes:
+    """Return the object file of what is the same for all device code."""
+    with TemporaryDirectory(prefix="sm90_emulation_") as folder:
+        built = Path(folder) / "emulator.o"
+        subprocess.run([*GPP, "-O3", "-c", HERE / "sm90_emulator.cpp", "-o", built], check=True)
+        return built.read_bytes()
+
+
 @cache
 def _library(kernel: Kernel, edit: Edit | None) -> ctypes.CDLL:
-    folder = Path(mkdtemp(prefix="sm90_emulation_"))
     text = SOURCE.read_text()
     # The array is a macro of the emulator: each CTA has its own.
     for old, new in (
@@ -131,17 +149,7 @@ def _library(kernel: Kernel, edit: Edit | None) -> ctypes.CDLL:
     ):
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    (folder / "kernel.cpp").write_text(text + ENTRY)
-    for header in ("tile_walk.cuh", "tail_plan.cuh"):
-        (folder / header).write_text((SOURCE.parent / header).read_text())
-    (folder / "ptx").mkdir()
-    for stand_in in (SOURCE.parent / "ptx").iterdir():
-        (folder / "ptx" / stand_in.name).write_text('#include "sm90_emulator.h"\n')
-    library = folder / "kernel.so"
-    macros = [f"-D{name}={value}" for name, value in kernel.defines.items()]
-    options = ["-O1", "-std=c++20", "-shared", "-fPIC", "-Wno-unknown-pragmas", f"-I{HERE}"]
-    subprocess.run(["g++", *options, *macros, folder / "kernel.cpp", "-o", library], check=True)
-    loaded = ctypes.CDLL(str(library))
+    loaded = compiled(text + ENTRY, kernel.defines)
     loaded.emulate.restype = ctypes.c_char_p
     addresses, numbers = [ctypes.c_void_p] * 3, [ctypes.c_uint32] * 2
     loaded.emulate.argtypes = (*addresses, *numbers, ctypes.c_bool)

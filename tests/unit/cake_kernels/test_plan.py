@@ -3,11 +3,8 @@
 import ctypes
 import random
 import shutil
-import subprocess
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
@@ -16,6 +13,8 @@ from cake_kernels.grouped_gemm.sm90 import plan as model
 from cake_kernels.grouped_gemm.sm90.config import MAX_EXPERTS, SOURCE
 from cake_kernels.grouped_gemm.sm90.plan import FIXUP, MAX_CHUNKS, MAX_CLUSTERS, MIN_CHUNK, Chunk, Plan, plan
 from cake_kernels.grouped_gemm.sm90.walk import BLOCK_K, Area, Group, Walk, walk
+
+from .sm90_emulation import CHECKED, compiled
 
 PLACEMENTS = ("plain", "slack", "split")
 
@@ -57,13 +56,12 @@ __device__ void dump(const Launch& l, const Walk& walk, TailPlan<MAX_CLUSTERS>& 
 
 RUN = """
 extern "C" const char* run(const Launch* launch) {
-    static std::string error;
     static int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2], experts[MAX_EXPERTS + 2];
     static TailPlan<MAX_CLUSTERS> plan;
-    std::memset(&plan, 0x55, sizeof plan);
+    __builtin_memset(&plan, 0x55, sizeof plan);
     const Launch& l = *launch;
     const Walk walk{ends, first_tile, experts, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
-    emulator::kernel = [&] {
+    const auto kernel = [&] {
         if (threadIdx.x >= 32) return;
         make(l, walk, plan);
         for (int cluster = 0; cluster < l.clusters; ++cluster) {
@@ -71,13 +69,9 @@ extern "C" const char* run(const Launch* launch) {
             __syncwarp();
         }
     };
-    try {
-        emulator::run_cluster(0, 1, 1);
-        return nullptr;
-    } catch (const std::exception& e) {
-        error = e.what();
-        return error.c_str();
-    }
+    static u32 seed;
+    const u32 cluster = 0;
+    return emulator::run(kernel, &cluster, 1, 1, seed++, false);
 }
 """
 
@@ -129,20 +123,8 @@ def work_lists(steps, work):
 
 @cache
 def library(op, cluster_rows, band):
-    folder = Path(mkdtemp(prefix="tail_plan_"))
-    (folder / "plan.cpp").write_text('#include "sm90_emulator.h"\n' + DUMP + RUN)
-    for header in ("tile_walk.cuh", "tail_plan.cuh"):
-        (folder / header).write_text((SOURCE.parent / header).read_text())
-    (folder / "ptx").mkdir()
-    (folder / "ptx" / "integers.cuh").write_text('#include "sm90_emulator.h"\n')
     macros = {"ROWS_ARE_GROUPED": int(op != "wgrad"), "TILE_ROWS": cluster_rows, "BAND": band}
-    macros |= {"MAX_EXPERTS": MAX_EXPERTS, "MAX_CLUSTERS": MAX_CLUSTERS}
-    options = ["-O1", "-std=c++20", "-shared", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas"]
-    options += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
-    defines = [f"-D{name}={value}" for name, value in macros.items()]
-    command = ["g++", *options, *defines, f"-I{Path(__file__).parent}", folder / "plan.cpp", "-o", folder / "plan.so"]
-    subprocess.run(command, check=True)
-    loaded = ctypes.CDLL(str(folder / "plan.so"))
+    loaded = compiled(DUMP + RUN, macros | {"MAX_EXPERTS": MAX_EXPERTS, "MAX_CLUSTERS": MAX_CLUSTERS}, CHECKED)
     loaded.run.restype = ctypes.c_char_p
     return loaded
 

@@ -3,17 +3,16 @@
 import ctypes
 import random
 import shutil
-import subprocess
 from functools import cache
 from itertools import accumulate
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
-from cake_kernels.grouped_gemm.sm90.config import MAX_EXPERTS, MAX_EXTENT, SOURCE
+from cake_kernels.grouped_gemm.sm90.config import MAX_EXPERTS, MAX_EXTENT
 from cake_kernels.grouped_gemm.sm90.walk import Area, Tile, Walk, walk
 from cake_kernels.offsets import ends_within
+
+from .sm90_emulation import CHECKED, compiled
 
 # Both for the device and for the CPU: one warp makes the tables, and writes them and the tiles of a cluster.
 DUMP = """
@@ -47,21 +46,17 @@ __device__ void dump(const Launch& l, const Walk& walk, int cluster, int cluster
 
 RUN = """
 extern "C" const char* run(const Launch* launch) {
-    static std::string error;
     static int ends[MAX_EXPERTS + 2], first_tile[MAX_EXPERTS + 2], experts[MAX_EXPERTS + 2];
-    for (int* table : {ends, first_tile, experts}) std::memset(table, 0x55, sizeof ends);
+    int* const tables[] = {ends, first_tile, experts};
+    for (int* table : tables) __builtin_memset(table, 0x55, sizeof ends);
     const Launch& l = *launch;
     const Walk walk{ends, first_tile, experts, l.num_experts + ROWS_ARE_GROUPED, l.rows, l.columns};
-    emulator::kernel = [&] {
+    const auto kernel = [&] {
         if (threadIdx.x < 32) dump(l, walk, 0, 1);
     };
-    try {
-        emulator::run_cluster(0, 1, 1);
-        return nullptr;
-    } catch (const std::exception& e) {
-        error = e.what();
-        return error.c_str();
-    }
+    static u32 seed;
+    const u32 cluster = 0;
+    return emulator::run(kernel, &cluster, 1, 1, seed++, false);
 }
 """
 
@@ -92,18 +87,8 @@ def dumped(made: Walk, ends, M):
 
 @cache
 def library(op, cluster_rows, band):
-    folder = Path(mkdtemp(prefix="tile_walk_"))
-    (folder / "walk.cpp").write_text('#include "sm90_emulator.h"\n' + DUMP + RUN)
-    (folder / "tile_walk.cuh").write_text((SOURCE.parent / "tile_walk.cuh").read_text())
-    (folder / "ptx").mkdir()
-    (folder / "ptx" / "integers.cuh").write_text('#include "sm90_emulator.h"\n')
     macros = {"ROWS_ARE_GROUPED": int(op != "wgrad"), "TILE_ROWS": cluster_rows, "BAND": band}
-    options = ["-O1", "-std=c++20", "-shared", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas"]
-    options += ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
-    defines = [f"-D{name}={value}" for name, value in (macros | {"MAX_EXPERTS": MAX_EXPERTS}).items()]
-    command = ["g++", *options, *defines, f"-I{Path(__file__).parent}", folder / "walk.cpp", "-o", folder / "walk.so"]
-    subprocess.run(command, check=True)
-    loaded = ctypes.CDLL(str(folder / "walk.so"))
+    loaded = compiled(DUMP + RUN, macros | {"MAX_EXPERTS": MAX_EXPERTS}, CHECKED)
     loaded.run.restype = ctypes.c_char_p
     return loaded
 
