@@ -1,5 +1,7 @@
 """What holds for every test, and what tests of torch's global state share."""
 
+import gc
+
 import pytest
 import torch
 from hypothesis import settings
@@ -7,6 +9,12 @@ from hypothesis import settings
 # A test asserts values, and a slow machine is no fault of the code.
 settings.register_profile("values", deadline=None)
 settings.load_profile("values")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking again and again through what lives to the end: modules and all tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -14,24 +14,28 @@ from cake_kernels.offsets import ends_within
 OPS = ("fwd", "dgrad", "wgrad")
 # Tiny tiles make many of them out of few elements; the others are what the programs use.
 SIDES = st.integers(1, 40) | st.sampled_from([128, 192, 256, 384, 512])
+MOST_TILES = 12
+"""Along N or K of the output, enough for several bands: a thousand an expert show no more, for seconds an example."""
 
 
 @st.composite
 def launches(draw: st.DrawFn, ops: tuple[str, ...] = OPS) -> dict[str, Any]:
     """Arguments of ``walk``; half of the time the ends are cumulative sizes, half of the time anything."""
+    op = draw(st.sampled_from(ops))
+    rows, columns = draw(SIDES), draw(SIDES)
+    along = {"fwd": {"N": columns}, "dgrad": {"K": columns}, "wgrad": {"N": rows, "K": columns}}[op]
     M = draw(st.integers(0, 200))
     experts = draw(st.integers(1, 64))
     sizes = st.lists(st.sampled_from([0, 0, 1, 7, 31, 64, 65]), min_size=experts, max_size=experts)
     anything = st.lists(st.integers(-50, 300), min_size=experts, max_size=experts)
     ends = draw(sizes.map(lambda drawn: np.cumsum(drawn).tolist()) | anything)
     return {
-        "op": draw(st.sampled_from(ops)),
+        "op": op,
         "ends": ends,
         "M": M,
-        "N": draw(st.integers(1, 140)),
-        "K": draw(st.integers(1, 140)),
-        "cluster_rows": draw(SIDES),
-        "cluster_columns": draw(SIDES),
+        **{name: draw(st.integers(1, min(140, MOST_TILES * along.get(name, 140)))) for name in "NK"},
+        "cluster_rows": rows,
+        "cluster_columns": columns,
         "band": draw(st.integers(1, 9)),
     }
 
