@@ -40,12 +40,16 @@ previous:
 	git archive '$(REV)' cake_kernels | tar -x -C '.previous/$(REV)'
 	git rev-parse --short=12 '$(REV)^{commit}' >'.previous/$(REV)/REVISION'
 
-# The device code on the CPU and what starts many processes take about as long as everything else: side by side, each on a core.
-LONG_TESTS := $(patsubst %,tests/unit/cake_kernels/test_sm90_%.py,emulated machine_code nondet tail) \
-              $(patsubst %,tests/unit/test_%.py,kill rounds_end_to_end)
+# Two sides that take about as long, on a core each: the device code on the CPU, what starts many processes and the audits
+# together with the linting before them, and everything else.
+LONG_TESTS := $(patsubst %,tests/unit/cake_kernels/test_%.py,sm90_emulated sm90_machine_code sm90_nondet sm90_tail build_every_kernel) \
+              $(patsubst %,tests/unit/test_%.py,kill rounds_end_to_end rounds_environments) $(sort $(wildcard tests/*/test_audit*.py))
 
-test: lint
-	+$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-long test-rest
+test: $(VENV)/installed
+	+$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint test-rest test-long
+
+# One thread each: the threads of torch would wait for one another's cores.
+test-long test-rest: export OMP_NUM_THREADS := 1
 
 test-long: $(VENV)/installed
 	$(BIN)/python -m pytest -p no:cacheprovider $(LONG_TESTS)
