@@ -23,11 +23,12 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
         A p-value is no real number, NaN, not above 0, or above 1.
     """
     listed = _p_values("benjamini_hochberg", p_values)
-    if not listed:
-        return ()
-    from scipy.stats import false_discovery_control  # here, since its import takes most of a second
-
-    return tuple(map(float, false_discovery_control(listed, method="bh")))
+    m = len(listed)
+    adjusted = [1.0] * m
+    least = 1.0
+    for place, index in enumerate(sorted(range(m), key=listed.__getitem__, reverse=True)):
+        least = adjusted[index] = min(least, listed[index] * (m / (m - place)))
+    return tuple(adjusted)
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
