@@ -21,6 +21,7 @@ BOOST = ("moe-training/boost-fwd-dx.json", "moe-training/boost-dw.json")
 # Least geomeans: SOTA / cake_det by regime, torch_grouped_mm / cake_det with four experts; by span and by busy time.
 SOTA = {"sustained": {"fwd": 0.99, "dX": 0.98, "dW": 1.00}, "boost": {"fwd": 1.01, "dX": 1.00, "dW": 1.02}}
 TORCH_E4 = {"fwd": 1.08, "dX": 1.08, "dW": 1.01}
+ROWS = {("fwd", "owner"): 18, ("dX", "owner"): 18, ("dW", "owner"): 22, **{(op, "unsorted"): 14 for op in TORCH_E4}}
 KINDS = ("bal", "skew", "skew asc", "1-empty", "1-empty asc", "random")
 
 
@@ -56,6 +57,20 @@ def test_the_published_shapes_keep_their_geomeans_against_the_better_of_torch_an
         for metric in ("span", "busy")
     }
     assert {key: value for key, value in found.items() if value < SOTA[regime][key[0]]} == {}
+
+
+@pytest.mark.parametrize(
+    ("runs", "regime", "cards"),
+    [(BEST, "sustained", 1), (SUSTAINED, "sustained", 2), (BEST, "boost", 1), (BOOST, "boost", 1)],
+)
+def test_every_published_row_is_among_them(runs: tuple[str, ...], regime: str, cards: int) -> None:
+    printed = report(runs)
+
+    for geomean in (g for g in printed["geomeans"] if g["against"] == "sota" and g["regime"] == regime):
+        assert geomean["n"] == geomean["expected_n"] == ROWS[geomean["op"], geomean["row_class"]]
+    rows = [row for row in printed["rows"] if row["regime"] == regime]
+    assert {row["cards"] for row in rows} == {cards}
+    assert len(rows) == sum(ROWS.values())
 
 
 @pytest.mark.parametrize("regime", SOTA)
