@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn import functional
 
 from cake_kernels.facade import Backend
 from cake_kernels.moe import MoEExperts
+from harness.revision import revision
 
 ROUNDS = 6
 STEPS = 30
@@ -90,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--balanced", action="store_true", help="equal groups instead of ragged ones")
     parser.add_argument("--kernels", action="store_true", help="and the kernels of one more step of each")
     parser.add_argument("--check", action="store_true", help="one step of each on any device: compare the outputs")
+    parser.add_argument("--revision", help="of the measured tree, where git cannot tell it")
     options = parser.parse_args(arguments)
+    options.revision = revision(options.revision, top=Path(__file__).parents[1])
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not options.check:
         parser.error("times are of a CUDA device, none is here; --check compares the outputs on the CPU")

@@ -90,7 +90,9 @@ def grouped_mm(
     if out_dtype not in (None, torch.bfloat16):
         raise ArgumentError(f"out_dtype must be None or torch.bfloat16, got {out_dtype}; cast the result instead")
     if weight_grad_dtype not in (None, torch.float32):
-        raise ArgumentError(f"weight_grad_dtype must be None, the type of w, or torch.float32, got {weight_grad_dtype}")
+        raise ArgumentError(
+            f"weight_grad_dtype must be None or torch.float32, got {weight_grad_dtype}; None gives dW the type of w"
+        )
     for name, tensor in (("x", x), ("w", w), ("offs", offs)):
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")

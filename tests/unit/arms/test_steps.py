@@ -153,6 +153,16 @@ def test_the_baselines_compute_again_what_torch_makes_them(name, operator, op, c
 
 
 @pytest.mark.parametrize("op", STEPS)
+def test_the_loop_makes_no_gradient_of_full_size_for_a_group(op, new_case):
+    arm = prepared("cublas_loop_autograd", new_case(op, (3, 1, 5, 2)))
+
+    with Counting() as counting:
+        arm.launch()
+
+    assert not [name for name in counting.calls if name.startswith(("aten.slice_backward", "aten.select_backward"))]
+
+
+@pytest.mark.parametrize("op", STEPS)
 def test_forward_recomputation_and_backward_run_on_the_thread_that_calls(op, new_case):
     seen = []
 

@@ -11,7 +11,7 @@ from cake_kernels import grouped_gemm, grouped_mm
 from cake_kernels.errors import ArgumentError, NoProgramError
 from cake_kernels.offsets import ends_within
 
-BF16, FP32 = torch.bfloat16, torch.float32
+BF16, FP32, FP16 = torch.bfloat16, torch.float32, torch.float16
 
 REL_L2 = {BF16: 3e-3, FP32: 1e-5}
 """One rounding to BF16 costs at most 2^-8 / √3 = 2.3e-3 of the norm; short FP32 sums cost next to nothing."""
@@ -284,10 +284,10 @@ def test_saved_tensors_may_wait_elsewhere():
 
 
 @pytest.mark.parametrize("backward_inside", [False, True])
-@pytest.mark.parametrize("w_dtype", [BF16, FP32])
-def test_under_autocast_y_is_bf16_and_gradients_have_the_leaves_types(w_dtype, backward_inside):
+@pytest.mark.parametrize(("x_dtype", "w_dtype"), [(FP32, BF16), (FP32, FP32), (FP16, FP16)])
+def test_under_autocast_y_is_bf16_and_gradients_have_the_leaves_types(x_dtype, w_dtype, backward_inside):
     p = Inputs()
-    x, w = p.x.float().requires_grad_(), p.w.to(w_dtype).requires_grad_()
+    x, w = p.x.to(x_dtype).requires_grad_(), p.w.to(w_dtype).requires_grad_()
 
     with torch.autocast("cpu", dtype=BF16):
         y = grouped_mm(x, w, p.offs)
@@ -296,10 +296,11 @@ def test_under_autocast_y_is_bf16_and_gradients_have_the_leaves_types(w_dtype, b
     if not backward_inside:
         y.backward(p.g)
 
-    assert (y.dtype, x.grad.dtype, w.grad.dtype) == (BF16, FP32, w_dtype)
-    assert torch.equal(y, grouped_gemm.forward(p.x, p.w, p.offs))
-    assert torch.equal(x.grad, grouped_gemm.dgrad(p.g, p.w, p.offs).float())
-    assert torch.equal(w.grad, grouped_gemm.wgrad(p.g, p.x, p.offs).to(w_dtype))
+    assert (y.dtype, x.grad.dtype, w.grad.dtype) == (BF16, x_dtype, w_dtype)
+    cast_x, cast_w = x.detach().to(BF16), w.detach().to(BF16)
+    assert torch.equal(y, grouped_gemm.forward(cast_x, cast_w, p.offs))
+    assert torch.equal(x.grad, grouped_gemm.dgrad(p.g, cast_w, p.offs).to(x_dtype))
+    assert torch.equal(w.grad, grouped_gemm.wgrad(p.g, cast_x, p.offs).to(w_dtype))
 
 
 def test_autocast_does_not_round_an_fp32_weight_gradient():
@@ -350,8 +351,8 @@ BROKEN = {
         "out_dtype must be None or torch.bfloat16, got torch.float32; cast the result instead",
     ),
     "weight_grad_dtype": (
-        lambda: grouped_mm(P.x, P.w, P.offs, weight_grad_dtype=torch.float16),
-        "weight_grad_dtype must be None, the type of w, or torch.float32, got torch.float16",
+        lambda: grouped_mm(P.x, P.w, P.offs, weight_grad_dtype=BF16),
+        "weight_grad_dtype must be None or torch.float32, got torch.bfloat16; None gives dW the type of w",
     ),
     "num_sms": (
         lambda: grouped_mm(P.x, P.w, P.offs, num_sms=1),

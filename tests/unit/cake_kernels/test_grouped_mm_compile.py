@@ -268,6 +268,25 @@ def test_compiled_forward_mode_is_refused_rather_than_a_tangent_dropped(of):
         torch.compile(tangent, backend="aot_eager", fullgraph=True)(given[of])
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # torch's own
+def test_compiled_under_vmap_each_slice_is_a_launch_of_its_own_with_the_same_bits(calls):
+    p = Inputs()
+    _, dx, dw = gradients(grouped_mm, p)
+    x, w = p.x.expand(2, -1, -1).clone().requires_grad_(), p.leaves()[1]
+    calls.clear()
+
+    def sliced(x, w, offs):
+        return torch.vmap(lambda one: grouped_mm(one, w, offs))(x)
+
+    y = torch.compile(sliced, backend="aot_eager", fullgraph=True)(x, w, p.offs)
+    y.backward(torch.stack([p.g, torch.zeros_like(p.g)]))
+
+    assert sorted(ops(calls)) == ["dgrad", "dgrad", "fwd", "fwd", "wgrad", "wgrad"]
+    assert torch.equal(x.grad[0], dx)
+    assert not x.grad[1].any()
+    assert torch.equal(w.grad, dw)
+
+
 def test_compiled_an_fp32_weight_gradient_is_refused_rather_than_rounded():
     p = Inputs()
     x, w = p.leaves()

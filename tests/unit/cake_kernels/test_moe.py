@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.checkpoint import checkpoint
 
+from cake_kernels import moe
 from cake_kernels.moe import MoEExperts
 from cake_kernels.offsets import ends_of
 from tools import moe_step, train_toy
@@ -72,6 +73,15 @@ def test_fp32_parameters_work_under_autocast():
     assert {p.grad.dtype for p in layer.parameters()} == {FP32}
 
 
+def test_its_backend_is_that_of_both_products(monkeypatch):
+    asked, grouped_mm = [], moe.grouped_mm
+    monkeypatch.setattr(moe, "grouped_mm", lambda *given, backend: asked.append(backend) or grouped_mm(*given))
+
+    MoEExperts(E, H, I, backend="sm90")(*batch((4, 0, 5)))
+
+    assert asked == ["sm90", "sm90"]
+
+
 def test_a_checkpoint_around_it_launches_gate_up_again_and_down_not(calls):
     layer, (x, offs) = experts(), batch((4, 0, 5))
 
@@ -91,10 +101,13 @@ def test_a_few_steps_of_the_toy_training_follow_the_loop_of_torch_mm():
 
 
 def test_the_step_that_is_timed_computes_what_the_same_layer_on_torch_does(capsys):
-    moe_step.main(["--check", "--rows", "300", "--experts", "4", "--hidden", "64", "--intermediate", "32"])
+    sizes = ["--rows", "300", "--experts", "4", "--hidden", "64", "--intermediate", "32"]
+    moe_step.main(["--check", *sizes, "--revision", "1a2b3c4"])
 
-    apart = float(re.search(r"outputs differ by (\S+)", capsys.readouterr().out)[1])
+    said = capsys.readouterr().out
+    apart = float(re.search(r"outputs differ by (\S+)", said)[1])
     assert apart < REL_L2
+    assert "'revision': '1a2b3c4'" in said
 
 
 def test_a_step_is_not_timed_without_a_gpu(monkeypatch, capsys):
