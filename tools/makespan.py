@@ -30,6 +30,7 @@ from cake_kernels.grouped_gemm.sm90.plan import MAX_CLUSTERS, Plan, plan
 from cake_kernels.grouped_gemm.sm90.walk import Walk, walk
 from cake_kernels.registry import Op
 from harness import cases, shapes
+from harness.errors import UnknownName
 from harness.model.case import Case
 from harness.paths import data
 from harness.stats.geomean import geomean
@@ -77,20 +78,18 @@ def row(case: Case, sms: int) -> Row:
 
 def planned(case: Case, config: Config, sms: int, *, split: bool) -> Plan:
     """Return the plan of ``case`` with ``config``, on as many clusters as fit ``sms`` SMs."""
-    op, shape = OPS[case.op], case.shape
-    M, N, K, E = shape.M, shape.N, shape.K, shape.E
-    clusters = min(sms // config.cluster_size, config.max_tiles(op, M=M, N=N, K=K, E=E))
+    shape = case.shape
     tiles = walk(
-        op,
+        OPS[case.op],
         list(accumulate(shape.group_sizes)),
-        M=M,
-        N=N,
-        K=K,
+        M=shape.M,
+        N=shape.N,
+        K=shape.K,
         cluster_rows=config.tile_rows * config.cluster_rows,
         cluster_columns=config.tile_cols * config.cluster_cols,
         band=config.band,
     )
-    return plan(tiles, clusters, split=split)
+    return plan(tiles, sms // config.cluster_size, split=split)
 
 
 def plain_makespan(tiles: Walk, clusters: int) -> int:
@@ -115,6 +114,14 @@ def _cells(rows: list[Row]) -> Iterator[str]:
         yield f"{100 * geomean([a / b for a, b in zip(plain, makespans, strict=True)]) - 100:.2f} %"
 
 
+def number_of_sms(text: str) -> int:
+    """Read an argument: one cluster of each configuration must fit, and no more than a plan has room for."""
+    sms = int(text)
+    if not 2 <= sms <= MAX_CLUSTERS:
+        raise argparse.ArgumentTypeError(f"must be in 2..{MAX_CLUSTERS}, got {sms}")
+    return sms
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(
@@ -122,15 +129,15 @@ def main() -> None:
     )
     parser.add_argument("--suite", default="moe-training", help="of shapes.yaml")
     parser.add_argument("--op", action="append", choices=tuple(OPS), help="only this one; may be repeated")
-    parser.add_argument("--sms", type=int, default=SMS, metavar=f"2..{MAX_CLUSTERS}", help="of the device")
+    parser.add_argument("--sms", type=number_of_sms, default=SMS, metavar=f"2..{MAX_CLUSTERS}", help="of the device")
     parser.add_argument("--summary", action="store_true", help="only the table of operations and row classes")
     options = parser.parse_args()
     ops = options.op or tuple(OPS)
-    rows = [
-        row(case, options.sms)
-        for case in cases.cases(shapes.load(data("shapes.yaml")), options.suite)
-        if case.op in ops and case.out_dtype == "bf16"
-    ]
+    try:
+        every = cases.cases(shapes.load(data("shapes.yaml")), options.suite)
+    except UnknownName as error:
+        parser.error(str(error))
+    rows = [row(case, options.sms) for case in every if case.op in ops and case.out_dtype == "bf16"]
     if not options.summary:
         print(f"{options.suite}, {options.sms} SMs. Makespan in k-blocks (over the ideal), placement, tickets\n")
         print("| op | row | configuration | tiles | tail | " + " | ".join(COLUMNS) + " | ideal |")

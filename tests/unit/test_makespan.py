@@ -9,10 +9,10 @@ import pytest
 from cake_kernels.grouped_gemm.sm90.config import CHUNK_K_BLOCKS, SMS, Config
 from harness import cases, shapes
 from harness.paths import data
-from tools.makespan import HEAD, OPS, Row, row, summaries
+from tools.makespan import HEAD, OPS, Row, main, planned, row, summaries
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tail.md").read_text()
-SUITES = ("moe-training", "moe-heldout", "moe-models", "moe-small-experts")
+SUITES = ("moe-training", "moe-heldout", "moe-models", "moe-small-experts", "moe-decode")
 
 
 @cache
@@ -85,6 +85,33 @@ def test_whole_places_no_tile_of_the_ablation_elsewhere_and_no_tile_of_it_has_ro
 
     assert {one.plans[0].placement for one in dw} == {"plain"}
     assert not any(shape.N % config.tile_rows or shape.K % config.tile_cols for shape, config in configs)
+
+
+def test_a_tail_may_be_split_over_more_clusters_than_there_are_tiles():
+    # 32 tiles of 32 k-blocks; a launch that may split starts all the clusters of two CTAs that fit 132 SMs.
+    (few,) = [one for one in rows("moe-small-experts") if one.case.case_id == "dX down E16 M1024 random"]
+    config = Config.named(few.config)
+
+    assert (few.plans[0].walk.num_tiles, few.plans[1].clusters, SMS // config.cluster_size) == (32, 66, 66)
+    assert (few.makespans, few.ideal) == ((32, 32, 16), 16)
+    assert planned(few.case, config, 8, split=True).clusters == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--sms", "1"), "must be in 2..144, got 1"),
+        (("--sms", "145"), "must be in 2..144, got 145"),
+        (("--suite", "moe"), "suite 'moe' is not known; known: smoke, moe-training,"),
+    ],
+)
+def test_what_is_no_number_of_sms_and_no_suite_is_refused_by_its_rule(words, says, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["makespan.py", *words])
+
+    with pytest.raises(SystemExit, match="2"):
+        main()
+
+    assert says in capsys.readouterr().err
 
 
 def with_chunks(made, each):

@@ -161,8 +161,8 @@ def plan(walk: Walk, clusters: int, *, split: bool) -> Plan:
     split
         False: every tile is whole, and its bits are those of the plain walk. True: the tail is split if its tiles do
         not fit whole, that is if a cluster had more than the largest load and one tail share (the tail's k-blocks over
-        C), and if that gains more than FIXUP k-blocks. Then tiles that one cluster has room for stay whole all the
-        same; the bits of the others depend on ``offs`` and C too.
+        C, rounded up), and if that gains more than FIXUP k-blocks. Then tiles that one cluster has room for stay whole
+        all the same; the bits of the others depend on ``offs`` and C too.
 
     Raises
     ------

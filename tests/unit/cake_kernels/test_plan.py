@@ -212,6 +212,10 @@ def test_the_device_header_plans_published_groups_as_the_model_does(sizes, split
         ((100, 98, 86, 37), 3),
         ((100, 100, 100, 100, 60, 60, 30, 30, 30), 6),
         ((100, 70, 60), 2),
+        ((100, 70, 61), 2),
+        ((90, 80, 80, 30), 3),
+        ((80, 80, 60, 50, 36), 3),
+        ((112, 105, 80, 36, 30), 3),
         ((100, 100, 2 * FIXUP + 1), 2),
         ((100, 100, 2 * FIXUP + 2), 2),
     ],
@@ -334,6 +338,17 @@ def test_a_tail_fits_whole_up_to_the_largest_load_and_a_share(second, placement,
     assert (made.placement, made.makespan) == (placement, makespan)
 
 
+def test_the_share_of_a_tail_is_rounded_up():
+    # Of 61 each of two clusters has a share of 30.5; whole, it makes 131, split 116.
+    made = plan(wgrad(100, 70, 61), 2, split=True)
+
+    assert (made.placement, made.makespan) == ("slack", 131)
+
+
+def test_of_equal_loads_the_first_cluster_gets_the_tail_tile():
+    assert plan(wgrad(90, 80, 80, 30), 3, split=False).chunks == ((), (whole(3, 30),), ())
+
+
 def test_the_costliest_tail_tile_is_placed_first():
     made = plan(in_this_order(70, 100, 90, 10, 40), 3, split=False)
 
@@ -381,6 +396,24 @@ def test_a_remainder_shorter_than_the_least_is_its_owners():
         (part(4, range(23, 40), 1, 2, 1),),
         (part(4, range(23), 0, 2, 1),),
         (whole(3, 40),),
+    )
+
+
+def test_a_remainder_of_the_least_is_dealt():
+    # Up to 102, the owners leave 8 of 50 and 14 of 36, for which the second cluster has room.
+    assert plan(wgrad(80, 80, 60, 50, 36), 3, split=True).chunks == (
+        (part(4, range(22), 0, 2, 2),),
+        (part(3, range(42, 50), 1, 2, 0), part(4, range(22, 36), 1, 2, 2)),
+        (part(3, range(42), 0, 2, 0),),
+    )
+
+
+def test_a_helper_passes_over_tiles_that_their_owners_compute_whole():
+    # Up to 124, the third cluster has all of its tile, and the first one room for the 11 that the second one leaves.
+    assert plan(wgrad(112, 105, 80, 36, 30), 3, split=True).chunks == (
+        (part(4, range(19, 30), 1, 2, 1),),
+        (part(4, range(19), 0, 2, 1),),
+        (whole(3, 36),),
     )
 
 
