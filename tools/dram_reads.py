@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from itertools import accumulate
 
 from cake_kernels.grouped_gemm.sm90.config import SMS, Config, choose
-from cake_kernels.grouped_gemm.sm90.walk import BLOCK_K, walk
+from cake_kernels.grouped_gemm.sm90.walk import BLOCK_K
 from harness import cases, shapes
 from harness.errors import UnknownName
 from harness.model.case import Case
 from harness.paths import data
-from tools.makespan import OPS, number_of_sms
+from tools.makespan import OPS, number_of_sms, walked
 
 BYTES_OF_BF16 = 2
 
@@ -36,25 +35,15 @@ def chosen(case: Case, sms: int) -> Config:
 
 def dram_reads(case: Case, config: Config, sms: int) -> int:
     """Return the bytes that ``case`` reads from DRAM with ``config``, by the model."""
-    shape = case.shape
-    rows, columns = config.tile_rows * config.cluster_rows, config.tile_cols * config.cluster_cols
-    tiles = walk(
-        OPS[case.op],
-        list(accumulate(shape.group_sizes)),
-        M=shape.M,
-        N=shape.N,
-        K=shape.K,
-        cluster_rows=rows,
-        cluster_columns=columns,
-        band=config.band,
-    )
+    tiles = walked(case, config)
     clusters = sms // config.cluster_size
     elements = 0
     for first in range(0, tiles.num_tiles, clusters):
         wave = [tiles.tile(number) for number in range(first, min(first + clusters, tiles.num_tiles))]
         along = {(tile.group, tile.row): tile.k_blocks for tile in wave}
         across = {(tile.group, tile.column): tile.k_blocks for tile in wave}
-        elements += BLOCK_K * (rows * sum(along.values()) + columns * sum(across.values()))
+        extents = tiles.cluster_rows * sum(along.values()) + tiles.cluster_columns * sum(across.values())
+        elements += BLOCK_K * extents
     return BYTES_OF_BF16 * elements
 
 

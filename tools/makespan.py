@@ -78,8 +78,13 @@ def row(case: Case, sms: int) -> Row:
 
 def planned(case: Case, config: Config, sms: int, *, split: bool) -> Plan:
     """Return the plan of ``case`` with ``config``, on as many clusters as fit ``sms`` SMs."""
+    return plan(walked(case, config), sms // config.cluster_size, split=split)
+
+
+def walked(case: Case, config: Config) -> Walk:
+    """Return the walk of ``case`` with ``config``."""
     shape = case.shape
-    tiles = walk(
+    return walk(
         OPS[case.op],
         list(accumulate(shape.group_sizes)),
         M=shape.M,
@@ -89,7 +94,6 @@ def planned(case: Case, config: Config, sms: int, *, split: bool) -> Plan:
         cluster_columns=config.tile_cols * config.cluster_cols,
         band=config.band,
     )
-    return plan(tiles, sms // config.cluster_size, split=split)
 
 
 def plain_makespan(tiles: Walk, clusters: int) -> int:
