@@ -16,21 +16,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from cake_kernels.grouped_gemm.sm90.config import SMS, Config, choose
+from cake_kernels.grouped_gemm.sm90.config import SMS, Config
 from cake_kernels.grouped_gemm.sm90.walk import BLOCK_K
 from harness import cases, shapes
 from harness.errors import UnknownName
 from harness.model.case import Case
 from harness.paths import data
-from tools.makespan import OPS, number_of_sms, walked
+from tools.makespan import OPS, configured, number_of_sms, walked
 
 BYTES_OF_BF16 = 2
-
-
-def chosen(case: Case, sms: int) -> Config:
-    """Return the configuration that ``case`` gets on ``sms`` SMs."""
-    shape = case.shape
-    return choose(OPS[case.op], M=shape.M, N=shape.N, K=shape.K, E=shape.E, sms=sms)
 
 
 def dram_reads(case: Case, config: Config, sms: int) -> int:
@@ -68,7 +62,7 @@ def main() -> None:
     print("|---" * (4 + len(options.band)) + "|")
     for case in every:
         if case.op in (options.op or OPS) and case.out_dtype == "bf16":
-            config = chosen(case, options.sms)
+            config = configured(case, options.sms)
             read = [
                 dram_reads(case, each, options.sms)
                 for each in (config, *(replace(config, band=b) for b in options.band))

@@ -68,12 +68,17 @@ class Row:
 
 def row(case: Case, sms: int) -> Row:
     """Return the makespans of ``case`` with the configuration that it gets, on as many clusters as fit ``sms`` SMs."""
-    shape = case.shape
-    config = choose(OPS[case.op], M=shape.M, N=shape.N, K=shape.K, E=shape.E, sms=sms)
+    config = configured(case, sms)
     plans = tuple(planned(case, config, sms, split=split) for split in (False, True))
     first = plans[0]
     makespans = (plain_makespan(first.walk, first.clusters), *(made.makespan for made in plans))
     return Row(case=case, config=config.name, plans=plans, makespans=makespans, ideal=first.ideal)
+
+
+def configured(case: Case, sms: int) -> Config:
+    """Return the configuration that ``case`` gets on ``sms`` SMs."""
+    shape = case.shape
+    return choose(OPS[case.op], M=shape.M, N=shape.N, K=shape.K, E=shape.E, sms=sms)
 
 
 def planned(case: Case, config: Config, sms: int, *, split: bool) -> Plan:

@@ -32,12 +32,15 @@ def hash_of(revision: str) -> str:
     return Kernels(package="", revision=revision, folder=TOP, sources=dict(sorted(sources.items()))).sha256
 
 
-def has_history() -> bool:
-    """Whether this is a clone with all of its commits."""
+def why_no_history() -> str:
+    """Return why git cannot tell of every commit here, or an empty string."""
     if not (TOP / ".git").exists():
-        return False
-    asked = subprocess.run(["git", "rev-parse", "--is-shallow-repository"], cwd=TOP, capture_output=True, check=False)
-    return asked.stdout.strip() == b"false"
+        return "this is no clone: there is no .git"
+    command = ["git", "rev-parse", "--is-shallow-repository"]
+    asked = subprocess.run(command, cwd=TOP, capture_output=True, check=False, text=True)
+    if asked.returncode:
+        return f"{' '.join(command)} failed: {asked.stderr.strip()}"
+    return "this is a shallow clone, without older commits" if asked.stdout.strip() == "true" else ""
 
 
 def kept() -> dict[str, tuple[str, str]]:
@@ -55,8 +58,8 @@ def kept() -> dict[str, tuple[str, str]]:
 
 
 def test_a_kept_run_names_the_commit_whose_kernels_it_measured() -> None:
-    if not has_history():
-        pytest.skip("git has not all commits here")
+    if reason := why_no_history():
+        pytest.skip(reason)
     named = kept()
 
     assert len(named) > 80
